@@ -1,0 +1,88 @@
+/*
+ * What one open repository holds in its own process: descriptors, mappings, its slot.  Nothing here is shared.
+ *
+ * What holds:
+ *  1. One handle is one process slot; all threads of the process share it.
+ *  2. `calls` counts threads inside; close waits for 0 before it unmaps (a robust lock must never be unmapped while
+ *     held, and a copy must never lose its mapping).
+ *  3. After a fork the child's copy is dead: fork_generation differs, and no call looks at anything else.
+ *  4. A segment that was mapped for writing keeps its descriptor until close, so that no write-back error goes unseen.
+ */
+#ifndef ROTA_HANDLE_H
+#define ROTA_HANDLE_H
+
+#include <stdint.h>
+
+#include "rota/control.h"
+#include "rota/failpoint.h"
+#include "rota/format.h"
+#include "rota/platform.h"
+#include "rota/status.h"
+
+typedef struct rota_segment_map {
+    uint8_t *base; /* NULL: not mapped */
+    int fd;
+} rota_segment_map;
+
+enum rota_durability { ROTA_LEVEL_NONE = 0, ROTA_LEVEL_INTERVAL = 1, ROTA_LEVEL_SYNC = 2 };
+
+/* What the open found and cut. */
+typedef struct rota_recovery_report {
+    uint32_t performed;     /* 1: this open rebuilt the control file */
+    uint32_t clean;         /* the log ended in a durable MARK and nothing followed it */
+    uint64_t begin_lsn;     /* where the scan began */
+    uint64_t cut_lsn;       /* where the log goes on */
+    uint64_t proven_lsn;    /* highest position with a proof of durability */
+    uint64_t scanned_bytes;
+    uint64_t commits;
+    uint64_t messages;      /* live after the recovery */
+    uint64_t torn_bytes;    /* non-zero bytes found behind the cut */
+    uint64_t elapsed_ns;
+    uint64_t reaped_claims;
+    uint32_t epoch;
+    uint32_t case_number;   /* row of the recovery table */
+} rota_recovery_report;
+
+typedef struct rota_handle {
+    /* hot */
+    rota_control *control;
+    rota_claim *claims;
+    uint8_t *pool; /* control + pool_offset */
+    const rota_platform *os;
+    rota_failpoints *failpoints;
+    rota_segment_map *segments; /* ROTA_SEGMENT_COUNT_MAX of them */
+    uint64_t segment_size;
+    uint64_t salt;
+    uint32_t salt_crc;
+    uint32_t process;            /* slot index */
+    uint32_t process_generation;
+    uint32_t fork_generation;
+    uint32_t calls;   /* (atomic) threads inside */
+    uint32_t closing; /* (atomic) */
+    uint32_t read_only;
+    uint32_t durability; /* default level */
+    uint64_t sync_interval_ns;
+    uint64_t sync_bytes;
+    uint64_t sync_count;
+
+    /* cold */
+    uint64_t capacity;
+    uint64_t window_bytes;
+    uint64_t claims_bytes;
+    int directory_fd;
+    int lock_fd; /* carries the OFD lock of the slot; closed in a forked child */
+    int control_fd;
+    int claims_fd;
+    int manifest_fd;
+    int is_memory; /* the file system forgets at power loss: no sync is worth anything */
+    uint8_t uuid[16];
+    rota_manifest_sector manifest; /* the newest generation that this handle read or wrote */
+    rota_recovery_report recovery;
+    rota_error error; /* of the last failed call under the GIL */
+    uint64_t service_thread;
+    uint32_t service_running;
+    uint32_t service_stop; /* futex word of the service thread */
+    char path[1024];
+} rota_handle;
+
+#endif
