@@ -6,6 +6,7 @@ VENV    := .venv
 PY      := $(VENV)/bin/python
 STAMPS  := $(VENV)/stamps
 SOURCES := $(shell find engine pyx -name '*.h' -o -name '*.pxd' -o -name '*.pyx' 2>/dev/null)
+STUBBED := $(shell find bindings -name '*.pyi' 2>/dev/null | sed 's,^bindings/,,; s,/,.,g; s,\.pyi$$,,')
 # Two builds in one tree would write the same files; the second waits for the first.
 LOCKED  := flock $(VENV)/build.lock
 PIP     := $(PY) -m pip --disable-pip-version-check --quiet
@@ -60,7 +61,7 @@ style: build
 
 types: build
 	@$(PY) -m mypy
-	@$(PY) tools/stubtest.py
+	@test -z "$(STUBBED)" || $(PY) -m mypy.stubtest --mypy-config-file pyproject.toml $(STUBBED)
 
 wheel: build
 	@$(PY) tools/installed.py
