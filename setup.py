@@ -6,7 +6,7 @@ The source has three roots and one import tree:
     pyx/       extension classes: pyx/rota/_core/ring.pyx becomes the module rota._core.ring
     bindings/  the Python package: a built module lands here, beside its .pyi
 
-The environment variable ROTA_BUILD picks a flavour: release (the default), debug, coverage, sanitize or thread.
+ROTA_BUILD in the environment picks a flavour: release (default), debug, coverage, sanitize or thread.
 """
 
 from __future__ import annotations
