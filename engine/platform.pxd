@@ -1,0 +1,104 @@
+# What `rota/platform.h` declares, for Cython; the header says what it means.
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+cdef extern from "rota/platform.h" nogil:
+    enum:
+        ROTA_HERE
+        ROTA_DIRECT_ALIGNMENT
+        ROTA_OPEN_READ
+        ROTA_OPEN_WRITE
+        ROTA_OPEN_CREATE
+        ROTA_OPEN_EXCLUSIVE
+        ROTA_OPEN_DIRECTORY
+        ROTA_OPEN_DIRECT
+        ROTA_OPEN_FOLLOW
+        ROTA_FILESYSTEM_ALLOWED
+        ROTA_FILESYSTEM_VOLATILE
+        ROTA_FILESYSTEM_REFUSED
+        ROTA_CHANGE_OPEN
+        ROTA_CHANGE_CLOSE
+        ROTA_CHANGE_TRUNCATE
+        ROTA_CHANGE_ALLOCATE
+        ROTA_CHANGE_RENAME
+        ROTA_CHANGE_UNLINK
+        ROTA_CHANGE_DIRECTORY
+        ROTA_SYNC_BEGIN
+        ROTA_SYNC_END
+        ROTA_SYNC_FAILED
+        ROTA_CALL_COUNT
+
+    ctypedef struct rota_injection
+    ctypedef int (*rota_visit)(void *context, const char *name) noexcept nogil
+
+    ctypedef struct rota_facts:
+        uint64_t size
+        uint64_t device
+        uint64_t inode
+        uint64_t links
+        uint32_t mode
+        uint32_t owner
+        bint regular
+        bint directory
+
+    ctypedef struct rota_platform:
+        int (*open)(const rota_platform *platform, int directory, const char *name, int flags, int mode) noexcept
+        int (*close)(const rota_platform *platform, int fd) noexcept
+        int (*facts)(const rota_platform *platform, int fd, rota_facts *facts) noexcept
+        int (*make_directory)(const rota_platform *platform, int directory, const char *name, int mode) noexcept
+        int (*list_directory)(const rota_platform *platform, int fd, rota_visit visit, void *context) noexcept
+        int (*pread)(const rota_platform *platform, int fd, void *data, size_t length, uint64_t offset) noexcept
+        int (*pwrite)(const rota_platform *platform, int fd, const void *data, size_t length,
+                      uint64_t offset) noexcept
+        int (*sync)(const rota_platform *platform, int fd) noexcept
+        int (*sync_metadata)(const rota_platform *platform, int fd) noexcept
+        int (*sync_directory)(const rota_platform *platform, int fd) noexcept
+        int (*allocate)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
+        int (*zero)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
+        int (*truncate)(const rota_platform *platform, int fd, uint64_t size) noexcept
+        int (*drop_cache)(const rota_platform *platform, int fd) noexcept
+        int (*map)(const rota_platform *platform, int fd, uint64_t length, bint writable, void **address) noexcept
+        int (*unmap)(const rota_platform *platform, void *address, uint64_t length) noexcept
+        int (*dont_fork)(const rota_platform *platform, void *address, uint64_t length) noexcept
+        int (*populate)(const rota_platform *platform, void *address, uint64_t length, bint writable) noexcept
+        int (*rename)(const rota_platform *platform, int directory, const char *from, const char *to) noexcept
+        int (*rename_new)(const rota_platform *platform, int directory, const char *from, const char *to) noexcept
+        int (*unlink)(const rota_platform *platform, int directory, const char *name) noexcept
+        int (*lock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length,
+                          bint exclusive) noexcept
+        int (*unlock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
+        int (*test_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
+        int (*futex_wait)(const rota_platform *platform, uint32_t *word, uint32_t expected,
+                          int64_t timeout_ns) noexcept
+        int (*futex_wake)(const rota_platform *platform, uint32_t *word, int count) noexcept
+        int (*sleep)(const rota_platform *platform, uint64_t duration_ns) noexcept
+        uint64_t (*clock_wall_ns)(const rota_platform *platform) noexcept
+        uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform) noexcept
+        uint64_t (*clock_boot_ns)(const rota_platform *platform) noexcept
+        int (*boot_id)(const rota_platform *platform, uint8_t *id) noexcept
+        int (*pid_namespace)(const rota_platform *platform, uint64_t *inode) noexcept
+        int (*time_namespace)(const rota_platform *platform, uint64_t *inode) noexcept
+        int (*process_id)(const rota_platform *platform) noexcept
+        int (*process_start)(const rota_platform *platform, int process, uint64_t *ticks) noexcept
+        int (*random)(const rota_platform *platform, void *data, size_t length) noexcept
+        int (*filesystem_kind)(const rota_platform *platform, int fd, char *name) noexcept
+        void *(*memory_allocate)(const rota_platform *platform, size_t alignment, size_t size) noexcept
+        void (*memory_free)(const rota_platform *platform, void *memory) noexcept
+        int (*guard_install)(const rota_platform *platform) noexcept
+        int (*copy_guarded)(const rota_platform *platform, void *destination, const void *source,
+                            size_t length) noexcept
+        int (*crc_guarded)(const rota_platform *platform, uint32_t seed, const void *source, size_t length,
+                           uint32_t *crc) noexcept
+        int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination,
+                                const void *source, size_t length, uint32_t *crc) noexcept
+        void *record_context
+        void (*record_store)(void *context, int file, uint64_t offset, const void *data, uint64_t length) noexcept
+        void (*record_sync)(void *context, int file, int stage) noexcept
+        void (*record_change)(void *context, int change, int file, const char *name, const char *other,
+                              uint64_t value) noexcept
+        rota_injection *injection
+        void *system
+
+    void rota_record_store(const rota_platform *platform, int file, uint64_t offset, const void *data,
+                           uint64_t length) noexcept
+    const char *rota_call_name(int call) noexcept
+    int rota_call_by_name(const char *name) noexcept
