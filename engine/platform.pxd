@@ -60,8 +60,8 @@ cdef extern from "rota/platform.h" nogil:
         int (*unmap)(const rota_platform *platform, void *address, uint64_t length) noexcept
         int (*dont_fork)(const rota_platform *platform, void *address, uint64_t length) noexcept
         int (*populate)(const rota_platform *platform, void *address, uint64_t length, bint writable) noexcept
-        int (*rename)(const rota_platform *platform, int directory, const char *from, const char *to) noexcept
-        int (*rename_new)(const rota_platform *platform, int directory, const char *from, const char *to) noexcept
+        int (*rename)(const rota_platform *platform, int directory, const char *old_name, const char *new_name) noexcept
+        int (*rename_new)(const rota_platform *platform, int directory, const char *old_name, const char *new_name) noexcept
         int (*unlink)(const rota_platform *platform, int directory, const char *name) noexcept
         int (*lock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length,
                           bint exclusive) noexcept

@@ -200,6 +200,9 @@ ROTA_COLD const char *rota_failpoint_name(int place)
 ROTA_COLD void rota_failpoints_release(rota_failpoints *failpoints)
 {
     rota_fetch_add_u32(&failpoints->release, 1);
+    rota_fence();
+    if (rota_load_acquire_u32(&failpoints->paused) == 0)
+        return;
     failpoints->platform->futex_wake(failpoints->platform, &failpoints->release, INT_MAX);
 }
 

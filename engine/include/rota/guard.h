@@ -140,6 +140,18 @@ static __attribute__((unused)) int rota_guard_copy(void *destination, const void
     return ROTA_OK;
 }
 
+/* Out of line, so that no argument changes between sigsetjmp and the jump. */
+static __attribute__((noinline, unused)) uint32_t rota_guard_sum(uint32_t seed, const void *source, size_t length)
+{
+    return rota_crc32c(seed, source, length);
+}
+
+static __attribute__((noinline, unused)) uint32_t rota_guard_copy_sum(uint32_t seed, void *destination,
+                                                                      const void *source, size_t length)
+{
+    return rota_crc32c_copy(seed, destination, source, length);
+}
+
 static __attribute__((unused)) int rota_guard_crc(uint32_t seed, const void *source, size_t length, uint32_t *crc)
 {
     rota_guard guard;
@@ -148,8 +160,7 @@ static __attribute__((unused)) int rota_guard_crc(uint32_t seed, const void *sou
     if (sigsetjmp(guard.jump, 0) != 0)
         return ROTA_BUS;
     rota_guard_enter(&guard);
-    uint32_t sum = rota_crc32c(seed, source, length);
-    rota_compiler_barrier();
+    uint32_t sum = rota_guard_sum(seed, source, length);
     rota_guard_leave(&guard);
     *crc = sum;
     return ROTA_OK;
@@ -164,7 +175,7 @@ static __attribute__((unused)) int rota_guard_copy_crc(uint32_t seed, void *dest
     if (sigsetjmp(guard.jump, 0) != 0)
         return ROTA_BUS;
     rota_guard_enter(&guard);
-    uint32_t sum = rota_crc32c_copy(seed, destination, source, length);
+    uint32_t sum = rota_guard_copy_sum(seed, destination, source, length);
     rota_guard_leave(&guard);
     *crc = sum;
     return ROTA_OK;

@@ -169,6 +169,13 @@ ROTA_COLD void rota_injection_arm(rota_injection *injection, int call, uint64_t 
     rota_store_release_u32(&point->armed, nth > 0);
 }
 
+/* Set the clocks apart from the system's; a shift back is the two's complement. */
+ROTA_COLD void rota_injection_shift(rota_injection *injection, uint64_t wall_ns, uint64_t boot_ns)
+{
+    rota_store_relaxed_u64(&injection->wall_shift_ns, wall_ns);
+    rota_store_relaxed_u64(&injection->boot_shift_ns, boot_ns);
+}
+
 /* Disarm everything, forget the counts, let the clocks run true. */
 ROTA_COLD void rota_injection_clear(rota_injection *injection)
 {
@@ -179,8 +186,7 @@ ROTA_COLD void rota_injection_clear(rota_injection *injection)
         rota_store_relaxed_u64(&point->calls, 0);
         rota_store_relaxed_u64(&point->fired, 0);
     }
-    rota_store_relaxed_u64(&injection->wall_shift_ns, 0);
-    rota_store_relaxed_u64(&injection->boot_shift_ns, 0);
+    rota_injection_shift(injection, 0, 0);
 }
 
 #endif

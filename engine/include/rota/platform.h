@@ -117,9 +117,9 @@ struct rota_platform {
     int (*dont_fork)(const rota_platform *platform, void *address, uint64_t length);
     /* -EFAULT: no room, bad disk */
     int (*populate)(const rota_platform *platform, void *address, uint64_t length, bool writable);
-    int (*rename)(const rota_platform *platform, int directory, const char *from, const char *to);
+    int (*rename)(const rota_platform *platform, int directory, const char *old_name, const char *new_name);
     /* -EEXIST, never replaces */
-    int (*rename_new)(const rota_platform *platform, int directory, const char *from, const char *to);
+    int (*rename_new)(const rota_platform *platform, int directory, const char *old_name, const char *new_name);
     int (*unlink)(const rota_platform *platform, int directory, const char *name);
 
     /* Byte-range locks of the open file description; they never wait. -EAGAIN: another holds it. */
