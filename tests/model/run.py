@@ -1,0 +1,91 @@
+"""Search the models: `python -m tests.model.run --help`.
+
+--all         every profile of every model (or of those named) with all guards on
+--mutations   each guard off, alone or with its group: is there a counterexample?
+--table       print results as rows of a Markdown table
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from tests.model.apply_model import ApplyModel
+from tests.model.explore import Model, Result, search
+from tests.model.range_model import RangeModel
+
+MODELS: dict[str, type[Model[Any]]] = {
+    "apply": ApplyModel,
+    "range": RangeModel,
+}
+
+
+def mutations(model: type[Model[Any]]) -> list[tuple[str, ...]]:
+    """Each guard alone, unless it is listed in a group, which is then switched off as a whole."""
+    grouped = {guard for group in model.groups for guard in group}
+    return [(guard,) for guard in model.guards if guard not in grouped] + list(model.groups)
+
+
+def find(model: type[Model[Any]], off: tuple[str, ...], limits: argparse.Namespace) -> tuple[str, Result]:
+    """The first profile that yields a counterexample, or the last one."""
+    for profile in limits.profile or model.profiles:
+        result = search(model(profile, off), limits.states, limits.seconds)
+        if result.why:
+            break
+    return profile, result
+
+
+def row(table: bool, *cells: object) -> None:
+    text = [str(cell) for cell in cells]
+    if table:
+        print("| " + " | ".join(text) + " |", flush=True)
+    else:
+        print(
+            f"{text[0]:9} {text[1]:30} {text[2]:10} {text[3]:>9} states {text[4]:>6} s  {text[5]}", flush=True
+        )
+
+
+def report(name: str, what: str, profile: str, result: Result, args: argparse.Namespace) -> None:
+    verdict = result.why or ("nothing found" if result.exhausted else "nothing found, NOT exhausted")
+    row(args.table, name, what, profile, f"{result.states:,}", f"{result.seconds:.1f}", verdict)
+    if args.trace:
+        for number, label in enumerate(result.trace, 1):
+            print(f"    {number:2}. {label}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", nargs="*", choices=[[], *MODELS], help="default: every model")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--without", action="append", default=[], metavar="GUARD")
+    parser.add_argument("--profile", action="append")
+    parser.add_argument("--states", type=int, default=3_000_000, help="bound of one search")
+    parser.add_argument("--seconds", type=float, default=600.0, help="bound of one search")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--trace", action="store_true", help="print the steps of each counterexample")
+    args = parser.parse_args()
+    wrong: list[str] = []
+    for name in args.model or MODELS:
+        model = MODELS[name]
+        if args.all or not args.mutations:
+            for profile in args.profile or model.profiles:
+                result = search(model(profile, args.without), args.states, args.seconds)
+                report(name, "+".join(args.without) or "all guards", profile, result, args)
+                if result.why or not result.exhausted:
+                    wrong.append(f"{name} {profile}")
+        if args.mutations:
+            for off in mutations(model):
+                profile, result = find(model, off, args)
+                report(name, "without " + " + ".join(off), profile, result, args)
+                if not result.why:
+                    wrong.append(f"{name} without {' + '.join(off)}")
+    print("unexpected:", "; ".join(wrong) or "none")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
