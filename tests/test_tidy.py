@@ -147,7 +147,7 @@ def test_lines_end_cleanly() -> None:
 def test_package_files_open_with_a_docstring() -> None:
     found = []
     for name, path in files({".py", ".pyx"}):
-        if name.startswith("bindings/") and not ast.get_docstring(ast.parse(path.read_text())):
+        if name.startswith("bindings/") and not ast.get_docstring(ast.parse(path.read_text(), name)):
             found.append(name)
         if name.startswith("pyx/"):
             text = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
