@@ -14,10 +14,12 @@ from typing import Any
 from tests.model.apply_model import ApplyModel
 from tests.model.explore import Model, Result, search
 from tests.model.range_model import RangeModel
+from tests.model.unit_model import UnitModel
 
 MODELS: dict[str, type[Model[Any]]] = {
     "apply": ApplyModel,
     "range": RangeModel,
+    "unit": UnitModel,
 }
 
 
