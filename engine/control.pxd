@@ -222,22 +222,22 @@ cdef extern from "rota/control.h" nogil:
         uint32_t state
         uint32_t failed
         uint64_t opened_lsn
-        pthread_mutex_t lock )
+        pthread_mutex_t lock
         uint32_t lock_owner
-        pthread_mutex_t sync_lock )
-        pthread_mutex_t job_lock )
+        pthread_mutex_t sync_lock
+        pthread_mutex_t job_lock
         uint32_t job_owner
-        pthread_mutex_t grow_lock )
-        pthread_mutex_t tick_lock )
-        uint64_t tail_lsn )
+        pthread_mutex_t grow_lock
+        pthread_mutex_t tick_lock
+        uint64_t tail_lsn
         uint64_t sealed_lsn
         uint64_t stamped_id
         uint32_t sub_epoch
         uint32_t undo_count
         uint32_t undo_overflow
         uint32_t rebuild
-        rota_log_state log )
-        uint64_t durable_lsn )
+        rota_log_state log
+        uint64_t durable_lsn
         uint32_t durable_sequence
         uint32_t durable_waiters
         uint32_t space_sequence
@@ -248,7 +248,7 @@ cdef extern from "rota/control.h" nogil:
         uint64_t append_last_ns
         uint64_t mark_lsn
         uint64_t stamped_epoch_reserved
-        uint32_t pool_limit )
+        uint32_t pool_limit
         uint32_t pool_next
         uint32_t free_small
         uint32_t free_large
@@ -262,22 +262,22 @@ cdef extern from "rota/control.h" nogil:
         uint32_t claim_count
         uint32_t queue_count
         uint32_t live_segments
-        rota_table tables[4] )
-        uint64_t checkpoint_begin )
+        rota_table tables[4]
+        uint64_t checkpoint_begin
         uint64_t checkpoint_end
         uint64_t checkpoint_bytes
         uint64_t checkpoints
         uint64_t copied_messages
-        uint64_t stored_bytes )
+        uint64_t stored_bytes
         uint64_t raw_bytes
         uint64_t compressed_bytes
         uint64_t owner_deaths
         uint64_t reaped_claims
         uint64_t rebuilds
-        rota_process processes[2048] )
-        uint32_t queues[8192] )
-        rota_segment segments[4096] )
-        rota_undo undo[24576] )
+        rota_process processes[2048]
+        uint32_t queues[8192]
+        rota_segment segments[4096]
+        rota_undo undo[24576]
     ctypedef uint64_t rota_slot_ref
     uint64_t rota_slot_word(uint32_t file, uint64_t cell, unsigned state, unsigned flags) noexcept
     uint64_t rota_slot_cell(uint64_t word) noexcept

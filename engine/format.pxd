@@ -5,7 +5,6 @@ cdef extern from "rota/format.h" nogil:
     const uint64_t ROTA_FORMAT_VERSION
     const uint64_t ROTA_BYTE_ORDER
     const uint64_t ROTA_MAGIC_KIND
-    const uint64_t ROTA_MAGIC_KIND
     const uint64_t ROTA_MANIFEST_MAGIC
     const uint64_t ROTA_SEGMENT_MAGIC
     const uint64_t ROTA_COMMIT_MAGIC
@@ -92,6 +91,7 @@ cdef extern from "rota/format.h" nogil:
     ctypedef struct rota_epoch:
         uint64_t start_lsn
         uint32_t epoch
+        uint32_t reserved
     ctypedef struct rota_manifest_sector:
         uint32_t magic
         uint16_t version
@@ -112,6 +112,7 @@ cdef extern from "rota/format.h" nogil:
         uint64_t next_id_floor
         uint64_t created_at_ns
         uint32_t compression
+        uint32_t reserved
         rota_epoch epochs[24]
     ctypedef struct rota_segment_header:
         uint32_t magic
@@ -126,6 +127,7 @@ cdef extern from "rota/format.h" nogil:
         uint64_t generation
         uint64_t segment_size
         uint64_t created_at_ns
+        uint64_t reserved[3]
     ctypedef struct rota_commit_header:
         uint32_t magic
         uint16_t version
@@ -163,9 +165,11 @@ cdef extern from "rota/format.h" nogil:
         uint8_t is_volatile
         uint8_t is_error_queue
         uint8_t count_handouts
+        uint32_t reserved
     ctypedef struct rota_tag:
         uint16_t name_length
         uint16_t tag_length
+        uint32_t reserved
     ctypedef struct rota_frame:
         uint32_t crc
         uint32_t body_length
@@ -176,6 +180,7 @@ cdef extern from "rota/format.h" nogil:
         uint16_t queue
         uint8_t priority
         uint8_t flags
+        uint16_t reserved
     ctypedef struct rota_block:
         uint32_t crc
         uint32_t raw_length

@@ -23,17 +23,20 @@ cdef extern from "rota/frame.h" nogil:
     uint32_t rota_salt_seed(uint64_t salt) noexcept
     uint64_t rota_commit_directory_offset(const rota_commit_header *header) noexcept
     uint64_t rota_commit_data_offset(const rota_commit_header *header) noexcept
-    void rota_frame_load(const uint8_t *commit, const rota_commit_header *header, uint32_t index, rota_frame *out) noexcept
+    void rota_frame_load(const uint8_t *commit, const rota_commit_header *header, uint32_t index,
+                         rota_frame *out) noexcept
     uint64_t rota_frame_id(const rota_commit_header *header, const rota_frame *frame, uint32_t index) noexcept
     bint rota_frame_fits(const rota_frame *frame, uint64_t place, uint64_t data, uint64_t length, bint copies) noexcept
     ctypedef struct rota_attribute_cursor:
         const uint8_t *next
         uint32_t left
     void rota_attribute_begin(rota_attribute_cursor *cursor, const uint8_t *attributes, uint32_t length) noexcept
-    bint rota_attribute_next(rota_attribute_cursor *cursor, unsigned *kind, const uint8_t **bytes, uint32_t *length) noexcept
-    bint rota_attribute_find(const uint8_t *attributes, uint32_t attribute_bytes, unsigned wanted, const uint8_t **bytes,
+    bint rota_attribute_next(rota_attribute_cursor *cursor, unsigned *kind, const uint8_t **bytes,
                              uint32_t *length) noexcept
-    bint rota_attribute_u64(const uint8_t *attributes, uint32_t attribute_bytes, unsigned wanted, uint64_t *value) noexcept
+    bint rota_attribute_find(const uint8_t *attributes, uint32_t attribute_bytes, unsigned wanted,
+                             const uint8_t **bytes, uint32_t *length) noexcept
+    bint rota_attribute_u64(const uint8_t *attributes, uint32_t attribute_bytes, unsigned wanted,
+                            uint64_t *value) noexcept
     uint32_t rota_frame_crc(uint32_t salt_crc, const rota_frame *frame, const uint8_t *stored) noexcept
     uint32_t rota_frame_block(const uint8_t *commit, const rota_commit_header *header, const rota_frame *frame) noexcept
     int rota_block_check(const uint8_t *block, uint64_t available, uint32_t salt_crc, rota_block *out) noexcept

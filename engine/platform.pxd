@@ -41,60 +41,62 @@ cdef extern from "rota/platform.h" nogil:
         bint directory
 
     ctypedef struct rota_platform:
-        int (*open)(const rota_platform *platform, int directory, const char *name, int flags, int mode) noexcept
-        int (*close)(const rota_platform *platform, int fd) noexcept
-        int (*facts)(const rota_platform *platform, int fd, rota_facts *facts) noexcept
-        int (*make_directory)(const rota_platform *platform, int directory, const char *name, int mode) noexcept
-        int (*list_directory)(const rota_platform *platform, int fd, rota_visit visit, void *context) noexcept
-        int (*pread)(const rota_platform *platform, int fd, void *data, size_t length, uint64_t offset) noexcept
+        int (*open)(const rota_platform *platform, int directory, const char *name, int flags, int mode) noexcept nogil
+        int (*close)(const rota_platform *platform, int fd) noexcept nogil
+        int (*facts)(const rota_platform *platform, int fd, rota_facts *facts) noexcept nogil
+        int (*make_directory)(const rota_platform *platform, int directory, const char *name, int mode) noexcept nogil
+        int (*list_directory)(const rota_platform *platform, int fd, rota_visit visit, void *context) noexcept nogil
+        int (*pread)(const rota_platform *platform, int fd, void *data, size_t length, uint64_t offset) noexcept nogil
         int (*pwrite)(const rota_platform *platform, int fd, const void *data, size_t length,
-                      uint64_t offset) noexcept
-        int (*sync)(const rota_platform *platform, int fd) noexcept
-        int (*sync_metadata)(const rota_platform *platform, int fd) noexcept
-        int (*sync_directory)(const rota_platform *platform, int fd) noexcept
-        int (*allocate)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
-        int (*zero)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
-        int (*truncate)(const rota_platform *platform, int fd, uint64_t size) noexcept
-        int (*drop_cache)(const rota_platform *platform, int fd) noexcept
-        int (*map)(const rota_platform *platform, int fd, uint64_t length, bint writable, void **address) noexcept
-        int (*unmap)(const rota_platform *platform, void *address, uint64_t length) noexcept
-        int (*dont_fork)(const rota_platform *platform, void *address, uint64_t length) noexcept
-        int (*populate)(const rota_platform *platform, void *address, uint64_t length, bint writable) noexcept
-        int (*rename)(const rota_platform *platform, int directory, const char *old_name, const char *new_name) noexcept
-        int (*rename_new)(const rota_platform *platform, int directory, const char *old_name, const char *new_name) noexcept
-        int (*unlink)(const rota_platform *platform, int directory, const char *name) noexcept
+                      uint64_t offset) noexcept nogil
+        int (*sync)(const rota_platform *platform, int fd) noexcept nogil
+        int (*sync_metadata)(const rota_platform *platform, int fd) noexcept nogil
+        int (*sync_directory)(const rota_platform *platform, int fd) noexcept nogil
+        int (*allocate)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept nogil
+        int (*zero)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept nogil
+        int (*truncate)(const rota_platform *platform, int fd, uint64_t size) noexcept nogil
+        int (*drop_cache)(const rota_platform *platform, int fd) noexcept nogil
+        int (*map)(const rota_platform *platform, int fd, uint64_t length, bint writable, void **address) noexcept nogil
+        int (*unmap)(const rota_platform *platform, void *address, uint64_t length) noexcept nogil
+        int (*dont_fork)(const rota_platform *platform, void *address, uint64_t length) noexcept nogil
+        int (*populate)(const rota_platform *platform, void *address, uint64_t length, bint writable) noexcept nogil
+        int (*rename)(const rota_platform *platform, int directory, const char *old_name,
+                      const char *new_name) noexcept nogil
+        int (*rename_new)(const rota_platform *platform, int directory, const char *old_name,
+                      const char *new_name) noexcept nogil
+        int (*unlink)(const rota_platform *platform, int directory, const char *name) noexcept nogil
         int (*lock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length,
-                          bint exclusive) noexcept
-        int (*unlock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
-        int (*test_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept
+                          bint exclusive) noexcept nogil
+        int (*unlock_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept nogil
+        int (*test_range)(const rota_platform *platform, int fd, uint64_t offset, uint64_t length) noexcept nogil
         int (*futex_wait)(const rota_platform *platform, uint32_t *word, uint32_t expected,
-                          int64_t timeout_ns) noexcept
-        int (*futex_wake)(const rota_platform *platform, uint32_t *word, int count) noexcept
-        int (*sleep)(const rota_platform *platform, uint64_t duration_ns) noexcept
-        uint64_t (*clock_wall_ns)(const rota_platform *platform) noexcept
-        uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform) noexcept
-        uint64_t (*clock_boot_ns)(const rota_platform *platform) noexcept
-        int (*boot_id)(const rota_platform *platform, uint8_t *id) noexcept
-        int (*pid_namespace)(const rota_platform *platform, uint64_t *inode) noexcept
-        int (*time_namespace)(const rota_platform *platform, uint64_t *inode) noexcept
-        int (*process_id)(const rota_platform *platform) noexcept
-        int (*process_start)(const rota_platform *platform, int process, uint64_t *ticks) noexcept
-        int (*random)(const rota_platform *platform, void *data, size_t length) noexcept
-        int (*filesystem_kind)(const rota_platform *platform, int fd, char *name) noexcept
-        void *(*memory_allocate)(const rota_platform *platform, size_t alignment, size_t size) noexcept
-        void (*memory_free)(const rota_platform *platform, void *memory) noexcept
-        int (*guard_install)(const rota_platform *platform) noexcept
+                          int64_t timeout_ns) noexcept nogil
+        int (*futex_wake)(const rota_platform *platform, uint32_t *word, int count) noexcept nogil
+        int (*sleep)(const rota_platform *platform, uint64_t duration_ns) noexcept nogil
+        uint64_t (*clock_wall_ns)(const rota_platform *platform) noexcept nogil
+        uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform) noexcept nogil
+        uint64_t (*clock_boot_ns)(const rota_platform *platform) noexcept nogil
+        int (*boot_id)(const rota_platform *platform, uint8_t *id) noexcept nogil
+        int (*pid_namespace)(const rota_platform *platform, uint64_t *inode) noexcept nogil
+        int (*time_namespace)(const rota_platform *platform, uint64_t *inode) noexcept nogil
+        int (*process_id)(const rota_platform *platform) noexcept nogil
+        int (*process_start)(const rota_platform *platform, int process, uint64_t *ticks) noexcept nogil
+        int (*random)(const rota_platform *platform, void *data, size_t length) noexcept nogil
+        int (*filesystem_kind)(const rota_platform *platform, int fd, char *name) noexcept nogil
+        void *(*memory_allocate)(const rota_platform *platform, size_t alignment, size_t size) noexcept nogil
+        void (*memory_free)(const rota_platform *platform, void *memory) noexcept nogil
+        int (*guard_install)(const rota_platform *platform) noexcept nogil
         int (*copy_guarded)(const rota_platform *platform, void *destination, const void *source,
-                            size_t length) noexcept
+                            size_t length) noexcept nogil
         int (*crc_guarded)(const rota_platform *platform, uint32_t seed, const void *source, size_t length,
-                           uint32_t *crc) noexcept
+                           uint32_t *crc) noexcept nogil
         int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination,
-                                const void *source, size_t length, uint32_t *crc) noexcept
+                                const void *source, size_t length, uint32_t *crc) noexcept nogil
         void *record_context
-        void (*record_store)(void *context, int file, uint64_t offset, const void *data, uint64_t length) noexcept
-        void (*record_sync)(void *context, int file, int stage) noexcept
+        void (*record_store)(void *context, int file, uint64_t offset, const void *data, uint64_t length) noexcept nogil
+        void (*record_sync)(void *context, int file, int stage) noexcept nogil
         void (*record_change)(void *context, int change, int file, const char *name, const char *other,
-                              uint64_t value) noexcept
+                              uint64_t value) noexcept nogil
         rota_injection *injection
         void *system
 

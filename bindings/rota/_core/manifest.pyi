@@ -1,0 +1,1 @@
+"""The manifest of a repository: nothing of it is called from Python."""
