@@ -23,10 +23,13 @@ export ROTA_BUILD
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(STAMPS)/python:
+$(STAMPS)/debian: tools/debian-packages.sh
 	@tools/debian-packages.sh $(PYTHON)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/python: | $(STAMPS)/debian
 	@$(PYTHON) -m venv $(VENV) || \
-	    { rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV) && \
+	    { $(PYTHON) -m venv --clear --without-pip $(VENV) && \
 	      $(PYTHON) -m pip --python $(PY) install --quiet pip; }
 	@mkdir -p $(STAMPS) && touch $@
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Install the Debian packages that the build and the tests need, when some are missing.
 #
-# Needed to build: a C compiler, the headers of the C library and of Python, venv.
+# Needed to build: make, a C compiler, the headers of the C library and of Python, venv.
 # Used by tests, which skip and say so without them: valgrind, libfaketime.
 # Where this is not Debian or not root it installs nothing, and names what it would have installed.
 set -euo pipefail
@@ -14,6 +14,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 python_has() { "$python" -c "$1" >/dev/null 2>&1; }
 
 have gcc || have cc || needed+=(gcc)
+have make || needed+=(make)
 [ -e /usr/include/stdio.h ] || needed+=(libc6-dev)
 have "$python" || needed+=(python3)
 python_has 'import ensurepip, venv' || needed+=(python3-venv)
