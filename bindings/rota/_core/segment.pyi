@@ -1,0 +1,1 @@
+"""The segment files of a repository: nothing of them is called from Python."""
