@@ -72,8 +72,8 @@ wheel: build
 bench: build ## Run the benchmarks, with the rivals beside
 	@$(PY) -m bench
 
-models: build ## Explore the protocol models at full depth
-	@$(PY) -m pytest -n $(WORKERS) tests/model
+models: $(STAMPS)/installed ## Search the protocol models at full depth, then each with a guard off
+	@$(PY) -m tests.model.run --all --mutations
 
 clean: ## Remove what was built
 	@rm -rf build dist bindings/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
