@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.model.apply_model import ApplyModel
 from tests.model.explore import Model, Result, search
+from tests.model.failed_model import FailedModel
 from tests.model.range_model import RangeModel
 from tests.model.unit_model import UnitModel
 
@@ -20,6 +21,7 @@ MODELS: dict[str, type[Model[Any]]] = {
     "apply": ApplyModel,
     "range": RangeModel,
     "unit": UnitModel,
+    "failed": FailedModel,
 }
 
 
