@@ -30,6 +30,7 @@ cdef extern from "rota/format.h" nogil:
     enum:
         ROTA_COMMIT_MARK
         ROTA_COMMIT_COPIES
+        ROTA_COMMIT_CLOSE
     enum:
         ROTA_OP_PUT
         ROTA_OP_ACK

@@ -8,6 +8,7 @@ cdef extern from "rota/scan.h" nogil:
     int rota_commit_check(const uint8_t *commit, uint64_t available, uint32_t salt_crc, uint64_t lsn,
                           rota_commit_header *out) noexcept
     int rota_commit_meta_check(const uint8_t *commit, const rota_commit_header *header, uint32_t salt_crc) noexcept
+    int rota_commit_structure_check(const uint8_t *commit, const rota_commit_header *header) noexcept
     int rota_commit_bodies_check(const uint8_t *commit, const rota_commit_header *header, uint32_t salt_crc,
                                  uint32_t *index) noexcept
     ctypedef struct rota_op_cursor:

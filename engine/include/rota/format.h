@@ -116,6 +116,7 @@ _Static_assert(sizeof(rota_segment_header) == 96, "segment header");
 enum rota_commit_flag {
     ROTA_COMMIT_MARK = 1,   /* no operation: carries durable_lsn to prove what lies before it */
     ROTA_COMMIT_COPIES = 2, /* frames carry explicit ids (COPY); base_id gives none */
+    ROTA_COMMIT_CLOSE = 4,  /* with MARK: the last process closed; nothing follows in this epoch, so no id was lost */
 };
 
 typedef struct rota_commit_header {

@@ -43,13 +43,15 @@ ROTA_INLINE uint64_t rota_commit_chain(uint64_t salt, const rota_commit_header *
 
 static __attribute__((unused)) int rota_commit_fields_check(const rota_commit_header *header)
 {
-    if ((header->flags & ~(ROTA_COMMIT_MARK | ROTA_COMMIT_COPIES)) != 0 || header->epoch == 0)
+    if ((header->flags & ~(ROTA_COMMIT_MARK | ROTA_COMMIT_COPIES | ROTA_COMMIT_CLOSE)) != 0 || header->epoch == 0)
         return ROTA_SCAN_FIELD;
     if (header->durable_lsn > header->lsn || header->op_bytes % ROTA_CELL != 0)
         return ROTA_SCAN_FIELD;
     if ((uint64_t)header->op_count * sizeof(rota_op) > header->op_bytes)
         return ROTA_SCAN_FIELD;
     bool mark = (header->flags & ROTA_COMMIT_MARK) != 0;
+    if ((header->flags & ROTA_COMMIT_CLOSE) != 0 && !mark)
+        return ROTA_SCAN_FIELD;
     if (mark != (header->op_count == 0) || (mark && (header->message_count != 0 || header->op_bytes != 0)))
         return ROTA_SCAN_FIELD;
     if (header->base_id > UINT64_MAX - header->message_count)
@@ -236,6 +238,13 @@ static __attribute__((unused)) int rota_commit_directory_check(const uint8_t *co
     return ROTA_SCAN_OK;
 }
 
+/* Operations and directory without the checksum: nothing in them leads out of the commit. */
+ROTA_INLINE int rota_commit_structure_check(const uint8_t *commit, const rota_commit_header *header)
+{
+    int result = rota_commit_operations_check(commit, header);
+    return result != ROTA_SCAN_OK ? result : rota_commit_directory_check(commit, header);
+}
+
 /* Operations and directory: checksum first, then each by itself. header: the copy that rota_commit_check accepted. */
 static __attribute__((unused)) int rota_commit_meta_check(const uint8_t *commit, const rota_commit_header *header,
                                                           uint32_t salt_crc)
@@ -243,8 +252,7 @@ static __attribute__((unused)) int rota_commit_meta_check(const uint8_t *commit,
     uint64_t meta = rota_commit_data_offset(header) - sizeof *header;
     if (rota_crc32c(salt_crc, commit + sizeof *header, (size_t)meta) != header->meta_crc)
         return ROTA_SCAN_META_CRC;
-    int result = rota_commit_operations_check(commit, header);
-    return result != ROTA_SCAN_OK ? result : rota_commit_directory_check(commit, header);
+    return rota_commit_structure_check(commit, header);
 }
 
 /* All messages of a checked commit; *index is the first bad one (or message_count). */
