@@ -14,14 +14,18 @@ from typing import Any
 from tests.model.apply_model import ApplyModel
 from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
+from tests.model.leader_model import LeaderModel
 from tests.model.range_model import RangeModel
+from tests.model.replay_model import ReplayModel
 from tests.model.unit_model import UnitModel
 
 MODELS: dict[str, type[Model[Any]]] = {
     "apply": ApplyModel,
     "range": RangeModel,
+    "replay": ReplayModel,
     "unit": UnitModel,
     "failed": FailedModel,
+    "leader": LeaderModel,
 }
 
 
