@@ -114,7 +114,7 @@ class ReplayModel(Model[State]):
                 if op.kind == "move":
                     live[op.message] = now._replace(queue=op.queue)
                 else:
-                    count = op.handouts if self.on["absolute"] else now.handouts + 1
+                    handouts = op.handouts if self.on["absolute"] else now.handouts + 1
                     live[op.message] = now._replace(handouts=handouts)
         return live
 
