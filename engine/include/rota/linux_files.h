@@ -168,7 +168,8 @@ ROTA_INLINE int rota_linux_write_all(int fd, const void *data, size_t length, ui
     return 0;
 }
 
-ROTA_LINUX int rota_linux_pwrite(const rota_platform *platform, int fd, const void *data, size_t length, uint64_t offset)
+ROTA_LINUX int rota_linux_pwrite(const rota_platform *platform, int fd, const void *data, size_t length,
+                                 uint64_t offset)
 {
     rota_record_store(platform, fd, offset, data, length);
     return rota_linux_write_all(fd, data, length, offset);
@@ -350,14 +351,20 @@ ROTA_LINUX int rota_linux_futex_wake(const rota_platform *platform, uint32_t *wo
     return result == -1 ? -errno : (int)result;
 }
 
+/* Until a point in time: what is left after a signal is rounded up, and with frequent signals never becomes less. */
 ROTA_LINUX int rota_linux_sleep(const rota_platform *platform, uint64_t duration_ns)
 {
     (void)platform;
-    struct timespec left = {.tv_sec = (time_t)(duration_ns / 1000000000), .tv_nsec = (long)(duration_ns % 1000000000)};
-    while (nanosleep(&left, &left) != 0)
-        if (errno != EINTR)
-            return -errno;
-    return 0;
+    struct timespec end;
+    int result;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    uint64_t nanoseconds = (uint64_t)end.tv_nsec + duration_ns;
+    end.tv_sec += (time_t)(nanoseconds / 1000000000);
+    end.tv_nsec = (long)(nanoseconds % 1000000000);
+    do
+        result = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+    while (result == EINTR);
+    return -result;
 }
 
 #endif

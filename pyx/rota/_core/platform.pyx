@@ -111,8 +111,8 @@ def arm_from(str specification) -> None:
 def arm(str name, str action, uint64_t nth=1, argument=0) -> None:
     """Let the nth hit of a failpoint, counted from now, act; nth 0 means every hit.
 
-    Actions: ``off``, ``count``, ``kill``, ``stop``, ``exit`` (argument: code), ``pause`` (until disarmed or released) and
-    ``error``, where the argument is an errno, its name, or the name of a status; EIO when left out. The name may be a
+    Actions: ``off``, ``count``, ``kill``, ``stop``, ``exit`` (argument: code), ``pause`` (until disarmed or released)
+    and ``error``, where the argument is an errno, its name, or the name of a status; EIO when left out. The name may be a
     pattern such as ``segment.*``.
     """
     cdef int number = rota_failpoint_action_by_name(action.encode())
@@ -265,8 +265,8 @@ def record(callback) -> None:
     """Tell a callable of everything that could reach the disk, in the order of the program; None ends it.
 
     It is called with an event and a descriptor, then with: ``store`` offset, bytes; ``zero`` offset, length; ``sync``,
-    ``synced`` and ``sync-failed`` nothing; ``open`` name, flags; ``close``; ``truncate`` and ``allocate`` size; ``rename``
-    old and new name; ``unlink`` and ``directory`` name. What was stored before ``sync`` is durable after ``synced``. It
+    ``synced`` and ``sync-failed`` nothing; ``open`` name, flags; ``close`` 0; ``truncate`` and ``allocate`` size;
+    ``rename`` old and new name; ``unlink`` and ``directory`` name, 0. What was stored before ``sync`` is durable after ``synced``. It
     runs inside the engine, perhaps under its lock: it must not call the engine and should not raise.
     """
     global _recorder
