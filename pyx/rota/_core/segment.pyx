@@ -286,7 +286,8 @@ cdef int note_name(void *context, const char *name) noexcept nogil:
     """Mark one name of the directory in the array of found files."""
     cdef uint8_t *found = <uint8_t *>context
     cdef size_t length = strlen(name)
-    cdef uint32_t i, number = 0
+    cdef int i
+    cdef uint32_t number = 0
     if length < NAME_LENGTH or strncmp(name, b"seg.", NAME_LENGTH - NAME_DIGITS) != 0:
         return 0
     for i in range(NAME_LENGTH - NAME_DIGITS, NAME_LENGTH):
