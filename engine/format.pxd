@@ -8,6 +8,7 @@ cdef extern from "rota/format.h" nogil:
     const uint64_t ROTA_MANIFEST_MAGIC
     const uint64_t ROTA_SEGMENT_MAGIC
     const uint64_t ROTA_COMMIT_MAGIC
+    const uint64_t ROTA_FAILED_MAGIC
     const uint64_t ROTA_CELL
     const uint64_t ROTA_SECTOR_SIZE
     const uint64_t ROTA_PAGE_SIZE
@@ -129,6 +130,14 @@ cdef extern from "rota/format.h" nogil:
         uint64_t segment_size
         uint64_t created_at_ns
         uint64_t reserved[3]
+    ctypedef struct rota_failed_mark:
+        uint32_t magic
+        uint32_t crc
+        uint8_t boot_id[16]
+        uint64_t time_ns
+        uint64_t durable_lsn
+        uint32_t process_id
+        uint32_t os_errno
     ctypedef struct rota_commit_header:
         uint32_t magic
         uint16_t version

@@ -36,6 +36,7 @@
 #define ROTA_MANIFEST_MAGIC (0x4d544f52u ^ ROTA_MAGIC_KIND) /* "ROTM" */
 #define ROTA_SEGMENT_MAGIC (0x53544f52u ^ ROTA_MAGIC_KIND)  /* "ROTS" */
 #define ROTA_COMMIT_MAGIC (0x43544f52u ^ ROTA_MAGIC_KIND)   /* "ROTC" */
+#define ROTA_FAILED_MAGIC (0x46544f52u ^ ROTA_MAGIC_KIND)   /* "ROTF" */
 
 #define ROTA_CELL 32u
 #define ROTA_SECTOR_SIZE 512u
@@ -112,6 +113,19 @@ typedef struct rota_segment_header {
 } rota_segment_header;
 
 _Static_assert(sizeof(rota_segment_header) == 96, "segment header");
+
+/* The file `failed`: a sync failed in this boot, so the page cache may show what the disk lacks. */
+typedef struct rota_failed_mark {
+    uint32_t magic;
+    uint32_t crc; /* over the 48 bytes with this field zero; a mark that does not match counts as one of this boot */
+    uint8_t boot_id[16];
+    uint64_t time_ns;
+    uint64_t durable_lsn; /* as the process knew it */
+    uint32_t process_id;
+    uint32_t os_errno;
+} rota_failed_mark;
+
+_Static_assert(sizeof(rota_failed_mark) == 48, "failed mark");
 
 enum rota_commit_flag {
     ROTA_COMMIT_MARK = 1,   /* no operation: carries durable_lsn to prove what lies before it */

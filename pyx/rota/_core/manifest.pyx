@@ -280,6 +280,22 @@ cdef int manifest_write(rota_handle *h, rota_manifest_sector *following, rota_er
     return ROTA_OK
 
 
+cdef int manifest_refresh(rota_handle *h, rota_error *error) noexcept nogil:
+    """After a failed sync: store the newest generation again over itself, so that its pages are written once more."""
+    cdef rota_manifest_sector sectors[SECTOR_COUNT]
+    cdef int newest = 0
+    cdef int status = open_file(h, error)
+    if status == ROTA_OK:
+        status = load(h, sectors, &newest, error)
+    if status == ROTA_OK:
+        status = write_pair(h, h.manifest_fd, newest // 2, &sectors[newest], error)
+    if status == ROTA_OK:
+        status = sync(h, error)
+    if status == ROTA_OK:
+        h.manifest = sectors[newest]
+    return status
+
+
 cdef int fill_new(rota_handle *h, int fd, rota_error *error) noexcept nogil:
     """The whole file, durable, still under its temporary name."""
     cdef int status = h.os.zero(h.os, fd, 0, ROTA_MANIFEST_SIZE)

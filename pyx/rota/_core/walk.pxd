@@ -2,6 +2,7 @@
 #
 #     walk_begin       the position from which the manifest says to scan
 #     walk_next        1: one commit further; 0: the log ends here (why: end); negative: a status
+#     walk_to_end      all of it, bodies above the proven position included
 #     walk_beyond      the highest durable_lsn of what lies behind a position, and where that ends
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -49,6 +50,8 @@ ctypedef struct log_end:
 cdef void walk_begin(log_reader *reader, log_position *position) noexcept nogil
 cdef int walk_next(log_reader *reader, log_position *position, log_commit *commit, log_end *end, int flags,
                    rota_error *error) noexcept nogil
+cdef int walk_to_end(log_reader *reader, log_position *position, rota_error *error) noexcept nogil
+cdef uint64_t proven_at_least(log_reader *reader, const log_position *position) noexcept nogil
 cdef int walk_beyond(log_reader *reader, uint64_t lsn, bint everywhere, uint64_t *durable_lsn, uint64_t *end_lsn,
                      rota_error *error) noexcept nogil
 cdef uint32_t epoch_at(const rota_manifest_sector *manifest, uint64_t lsn) noexcept nogil

@@ -207,6 +207,37 @@ cdef int walk_next(log_reader *reader, log_position *position, log_commit *commi
     return 1
 
 
+cdef uint64_t proven_at_least(log_reader *reader, const log_position *position) noexcept nogil:
+    """The highest position that the accepted commits and the manifest prove durable."""
+    cdef const rota_manifest_sector *manifest = &reader.h.manifest
+    cdef uint64_t proven = position.durable_lsn
+    if manifest.checkpoint_end > proven:
+        proven = manifest.checkpoint_end
+    if manifest.epoch_count != 0 and manifest.epochs[manifest.epoch_count - 1].start_lsn > proven:
+        proven = manifest.epochs[manifest.epoch_count - 1].start_lsn
+    return proven
+
+
+cdef int walk_to_end(log_reader *reader, log_position *position, rota_error *error) noexcept nogil:
+    """To the last commit that fits, whose body and all bodies above the proven position check."""
+    cdef log_commit commit
+    cdef log_end end
+    cdef uint64_t proven
+    cdef int status = 1
+    walk_begin(reader, position)
+    while status == 1:
+        status = walk_next(reader, position, &commit, &end, 0, error)
+    proven = proven_at_least(reader, position)
+    if status == 0:
+        walk_begin(reader, position)
+        status = 1
+    while status == 1:
+        status = walk_next(reader, position, &commit, &end, WALK_BODIES if position.lsn >= proven else WALK_TRUSTED,
+                           error)
+    position.durable_lsn = proven
+    return status
+
+
 # --- beyond the end --------------------------------------------------------------------------------------------------
 
 
