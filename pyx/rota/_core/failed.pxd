@@ -17,4 +17,4 @@ cdef int failed_create(rota_handle *h, int os_errno, rota_error *error) noexcept
 cdef int failed_stands(rota_handle *h, int *state, rota_error *error) noexcept nogil
 cdef int failed_check(rota_handle *h, rota_error *error) noexcept nogil
 cdef int failed_refresh(rota_handle *h, rota_error *error) noexcept nogil
-cdef int failed_finish(rota_handle *h, rota_error *error) noexcept nogil
+cdef int failed_finish(rota_handle *h, bint replaced, rota_error *error) noexcept nogil

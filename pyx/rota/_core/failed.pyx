@@ -270,15 +270,15 @@ cdef int set_aside(rota_handle *h, uint32_t file, rota_error *error) noexcept no
     return ROTA_OK
 
 
-cdef int failed_finish(rota_handle *h, rota_error *error) noexcept nogil:
-    """Set aside the files that fresh ones replaced, then remove the mark."""
+cdef int failed_finish(rota_handle *h, bint replaced, rota_error *error) noexcept nogil:
+    """Set aside the files that fresh ones replaced, if any were, then remove the mark."""
     cdef log_reader reader
     cdef log_file *entry
     cdef uint32_t file
     cdef int found
     cdef int status = reader_open(&reader, h, False, error)
     for file in range(ROTA_SEGMENT_COUNT_MAX):
-        if status != ROTA_OK:
+        if status != ROTA_OK or not replaced:
             break
         entry = &reader.files[file]
         found = reader_find(&reader, entry.first_lsn) if entry.first_lsn != 0 else -1

@@ -20,6 +20,7 @@ ctypedef struct log_file:
     uint32_t epoch
     uint32_t sub_epoch
     uint32_t frames     # messages of the accepted commits
+    uint32_t frames_before  # the checkpoint begin: set by whoever loads the checkpoint
     uint8_t present
     uint8_t header      # rota_scan_result of its header
     uint8_t chosen      # of the files with this first_lsn it is the one that counts

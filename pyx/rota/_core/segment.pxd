@@ -24,6 +24,7 @@ cdef enum:
 
 cdef void segment_table_clear(rota_segment_map *segments) noexcept nogil
 cdef void segment_name(uint32_t file, char *name) noexcept nogil
+cdef void segment_leftover_name(uint32_t file, char *name) noexcept nogil
 cdef int segment_create(rota_handle *h, uint32_t file, bint zero, rota_error *error) noexcept nogil
 cdef int segment_map(rota_handle *h, uint32_t file, rota_error *error) noexcept nogil
 cdef int segment_header_read(rota_handle *h, uint32_t file, rota_segment_header *out, rota_error *error) noexcept nogil

@@ -47,7 +47,7 @@ cdef void segment_name(uint32_t file, char *name) noexcept nogil:
     snprintf(name, SEGMENT_NAME_BYTES, b"seg.%06u", file)
 
 
-cdef void leftover_name(uint32_t file, char *name) noexcept nogil:
+cdef void segment_leftover_name(uint32_t file, char *name) noexcept nogil:
     snprintf(name, SEGMENT_NAME_BYTES, b"seg.%06u.new", file)
 
 
@@ -104,7 +104,7 @@ cdef int segment_create(rota_handle *h, uint32_t file, bint zero, rota_error *er
     if file >= ROTA_SEGMENT_COUNT_MAX:
         return rota_fail(error, ROTA_STATE, NULL, file, b"there is no segment of that number")
     segment_name(file, name)
-    leftover_name(file, temporary)
+    segment_leftover_name(file, temporary)
     h.os.unlink(h.os, h.directory_fd, temporary)
     fd = h.os.open(h.os, h.directory_fd, temporary, ROTA_OPEN_WRITE | ROTA_OPEN_CREATE | ROTA_OPEN_EXCLUSIVE, 0o600)
     if fd < 0:

@@ -52,6 +52,6 @@ cdef int walk_next(log_reader *reader, log_position *position, log_commit *commi
                    rota_error *error) noexcept nogil
 cdef int walk_to_end(log_reader *reader, log_position *position, rota_error *error) noexcept nogil
 cdef uint64_t proven_at_least(log_reader *reader, const log_position *position) noexcept nogil
-cdef int walk_beyond(log_reader *reader, uint64_t lsn, bint everywhere, uint64_t *durable_lsn, uint64_t *end_lsn,
+cdef int walk_beyond(log_reader *reader, uint64_t lsn, uint64_t *durable_lsn, uint64_t *end_lsn,
                      rota_error *error) noexcept nogil
 cdef uint32_t epoch_at(const rota_manifest_sector *manifest, uint64_t lsn) noexcept nogil

@@ -23,6 +23,7 @@ from rota._core.reader cimport NO_FILE, log_file, log_reader, reader_bytes, read
 
 cdef enum:
     HEADER_BYTES = 96
+    GLANCE_BYTES = 1 << 16
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------
@@ -154,13 +155,13 @@ cdef void pass_by(log_reader *reader, log_position *position, const log_commit *
     """The commit is accepted: the position after it, and what it tells."""
     cdef const rota_commit_header *header = &commit.header
     cdef log_file *file = &reader.files[commit.file]
+    position.closed = header.flags & ROTA_COMMIT_CLOSE and header.durable_lsn >= position.lsn
     position.lsn = header.lsn + header.length
     position.chain = rota_commit_chain(reader.h.salt, header)
     position.epoch = header.epoch
     position.sub_epoch = header.sub_epoch
     position.commits += 1
     position.file = commit.file
-    position.closed = header.flags & ROTA_COMMIT_CLOSE and header.durable_lsn == header.lsn
     if header.durable_lsn > position.durable_lsn:
         position.durable_lsn = header.durable_lsn
     if header.time_ns > position.time_ns:
@@ -241,15 +242,15 @@ cdef int walk_to_end(log_reader *reader, log_position *position, rota_error *err
 # --- beyond the end --------------------------------------------------------------------------------------------------
 
 
-cdef int look_through(log_reader *reader, uint32_t file, uint64_t first, uint64_t lsn, uint64_t *durable_lsn,
-                      uint64_t *end_lsn, rota_error *error) noexcept nogil:
-    """Every sync unit of one file from offset `first` on; commits at or above lsn that the manifest's epochs know."""
+cdef int look_through(log_reader *reader, uint32_t file, uint64_t first, uint64_t last, uint64_t lsn,
+                      uint64_t *durable_lsn, uint64_t *end_lsn, rota_error *error) noexcept nogil:
+    """Every sync unit of one file in [first, last): commits at or above lsn that the manifest's epochs know."""
     cdef rota_commit_header header
     cdef const uint8_t *bytes = NULL
     cdef uint64_t size = reader.h.segment_size
     cdef uint64_t offset = first
     cdef int status
-    while size - offset >= HEADER_BYTES:
+    while offset < last and size - offset >= HEADER_BYTES:
         status = reader_bytes(reader, file, offset, HEADER_BYTES, &bytes, error)
         if status != ROTA_OK:
             return status
@@ -260,21 +261,19 @@ cdef int look_through(log_reader *reader, uint32_t file, uint64_t first, uint64_
                 if header.lsn + header.length > end_lsn[0]:
                     end_lsn[0] = header.lsn + header.length
         offset = rota_round_up(offset + 1, reader.h.manifest.sync_unit)
-        if offset == size:
-            break
     return ROTA_OK
 
 
-cdef int walk_beyond(log_reader *reader, uint64_t lsn, bint everywhere, uint64_t *durable_lsn, uint64_t *end_lsn,
+cdef int walk_beyond(log_reader *reader, uint64_t lsn, uint64_t *durable_lsn, uint64_t *end_lsn,
                      rota_error *error) noexcept nogil:
     """What lies behind the end at lsn: the highest durable_lsn that is named there, 0 if nothing is there.
 
-    Always the rest of the end's segment, the later segments, and files whose header is unreadable; everywhere: also
-    the files that hold an earlier turn or none, where a later turn may have lost its header.
+    All of the end's segment, of later ones, and of files whose header cannot be read.  Of files with an earlier turn,
+    or none, only the start: a later turn that lost its header was never synced, and what it proves is luck.
     """
     cdef uint64_t size = reader.h.segment_size
     cdef uint64_t turn = lsn - lsn % size
-    cdef uint64_t first
+    cdef uint64_t first, last
     cdef uint32_t file
     cdef log_file *entry
     cdef int status
@@ -282,19 +281,15 @@ cdef int walk_beyond(log_reader *reader, uint64_t lsn, bint everywhere, uint64_t
     end_lsn[0] = 0
     for file in range(ROTA_SEGMENT_COUNT_MAX):
         entry = &reader.files[file]
-        if not entry.present:
+        if not entry.present or (entry.end_lsn != 0 and entry.first_lsn < turn):
             continue
         first = ROTA_SEGMENT_HEADER_SIZE
-        if entry.header == ROTA_SCAN_OK and entry.first_lsn < turn:
-            if not everywhere or entry.end_lsn != 0:
-                continue
-        elif entry.header == ROTA_SCAN_EMPTY and not everywhere:
-            continue
-        elif entry.first_lsn == turn + ROTA_SEGMENT_HEADER_SIZE and lsn % size > first:
+        last = size
+        if entry.header == ROTA_SCAN_EMPTY or (entry.header == ROTA_SCAN_OK and entry.first_lsn < turn):
+            last = GLANCE_BYTES
+        elif entry.chosen and entry.first_lsn == turn + first and lsn % size > first:
             first = rota_round_up(lsn % size, reader.h.manifest.sync_unit)
-            if first >= size:
-                continue
-        status = look_through(reader, file, first, lsn, durable_lsn, end_lsn, error)
+        status = look_through(reader, file, first, last, lsn, durable_lsn, end_lsn, error)
         if status != ROTA_OK:
             return status
     return ROTA_OK
