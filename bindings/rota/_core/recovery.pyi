@@ -1,0 +1,1 @@
+"""Recovery of a repository at its open: nothing of it is called from Python."""
