@@ -17,11 +17,13 @@ from tests.model.failed_model import FailedModel
 from tests.model.leader_model import LeaderModel
 from tests.model.range_model import RangeModel
 from tests.model.replay_model import ReplayModel
+from tests.model.space_model import SpaceModel
 from tests.model.unit_model import UnitModel
 
 MODELS: dict[str, type[Model[Any]]] = {
     "apply": ApplyModel,
     "range": RangeModel,
+    "space": SpaceModel,
     "replay": ReplayModel,
     "unit": UnitModel,
     "failed": FailedModel,
