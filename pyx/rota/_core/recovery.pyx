@@ -16,41 +16,24 @@ What holds:
         -> sync files -> epoch to the manifest -> fill the control file
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memset
 
 from engine.control cimport *
 from engine.failpoint cimport *
 from engine.format cimport *
-from engine.frame cimport ROTA_SCAN_EMPTY, rota_scan_text
+from engine.frame cimport rota_scan_text
 from engine.handle cimport rota_handle
 from engine.recovery cimport *
 from engine.status cimport *
 
 from rota._core.apply cimport apply_replay
-from rota._core.failed cimport (FAILED_NOT, FAILED_THIS_BOOT, failed_check, failed_create, failed_finish,
-                                failed_refresh, failed_stands)
-from rota._core.manifest cimport manifest_write
-from rota._core.reader cimport NO_FILE, log_file, log_reader, reader_close, reader_find, reader_open
+from rota._core.epoch cimport epoch_fail, epoch_number, epoch_write, ids_number
+from rota._core.failed cimport (FAILED_NOT, FAILED_THIS_BOOT, failed_check, failed_finish, failed_refresh,
+                                failed_stands)
+from rota._core.reader cimport NO_FILE, log_file, reader_close, reader_find, reader_open
 from rota._core.segment cimport *
 from rota._core.walk cimport *
-
-cdef enum:
-    ID_ROUNDING = 1 << 20
-
-cdef struct recovery:
-    log_reader reader
-    log_position end
-    log_end why
-    uint64_t proven_lsn
-    uint64_t beyond_durable  # what commits behind the first end say
-    uint64_t beyond_lsn
-    uint64_t started_ns
-    uint64_t next_id
-    uint32_t epoch           # the new one
-    uint32_t found           # conditions
-    int failed
-    const rota_recovery_case *row
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -285,13 +268,6 @@ cdef void fill_control(recovery *r) noexcept nogil:
 # --- durability ------------------------------------------------------------------------------------------------------
 
 
-cdef int fail_for_good(recovery *r, int status, rota_error *error) noexcept nogil:
-    """A sync failed in the recovery itself: the next open must not believe the cache either."""
-    if status == ROTA_LOG_FAILED:
-        failed_create(r.reader.h, error.os_errno if error != NULL else 0, NULL)
-    return status
-
-
 cdef int sync_files(recovery *r, rota_error *error) noexcept nogil:
     """Every file with bytes above the proven position, in the order of the log, through a descriptor that stays."""
     cdef rota_handle *h = r.reader.h
@@ -305,68 +281,8 @@ cdef int sync_files(recovery *r, rota_error *error) noexcept nogil:
             continue
         status = segment_sync(h, file, error)
         if status != ROTA_OK:
-            return fail_for_good(r, status, error)
+            return epoch_fail(r, status, error)
     rota_failpoint(h.failpoints, ROTA_AT_RECOVERY_SYNCED)
-    return ROTA_OK
-
-
-cdef int number_epoch(recovery *r, rota_error *error) noexcept nogil:
-    """Above every epoch that was ever written anywhere."""
-    cdef const rota_manifest_sector *manifest = &r.reader.h.manifest
-    cdef uint32_t i
-    r.epoch = r.end.epoch
-    if manifest.epoch_count != 0 and manifest.epochs[manifest.epoch_count - 1].epoch > r.epoch:
-        r.epoch = manifest.epochs[manifest.epoch_count - 1].epoch
-    for i in range(r.reader.order_count):
-        if r.reader.files[r.reader.order[i]].epoch > r.epoch:
-            r.epoch = r.reader.files[r.reader.order[i]].epoch
-    if r.epoch == <uint32_t>-1:
-        return rota_fail(error, ROTA_CORRUPT, b"manifest", 0, b"the epochs are used up")
-    r.epoch += 1
-    return ROTA_OK
-
-
-cdef void number_ids(recovery *r) noexcept nogil:
-    """Above every id that was found; above every one that may have been seen, when commits may have been lost."""
-    cdef rota_handle *h = r.reader.h
-    r.next_id = 1
-    if r.end.next_id > r.next_id:
-        r.next_id = r.end.next_id
-    if h.manifest.next_id_floor > r.next_id:
-        r.next_id = h.manifest.next_id_floor
-    if h.control.log.next_id > r.next_id:  # the checkpoint's
-        r.next_id = h.control.log.next_id
-    if r.row.action == ROTA_RECOVERY_JUMP:
-        # Unsynced bytes hold at most capacity / 32 ids; dead writers skip at most a commit's each.
-        r.next_id += h.manifest.capacity // 32 + h.segment_size // 2 + 1
-        r.next_id = rota_round_up(r.next_id, ID_ROUNDING)
-
-
-cdef int write_epoch(recovery *r, rota_error *error) noexcept nogil:
-    """The new epoch into the manifest.  Epochs without a commit, and those before the checkpoint, are left out."""
-    cdef rota_handle *h = r.reader.h
-    cdef rota_manifest_sector following = h.manifest
-    cdef const rota_manifest_sector *old = &h.manifest
-    cdef uint32_t i, first = 0
-    cdef uint32_t count = old.epoch_count
-    cdef int status
-    while count != 0 and old.epochs[count - 1].start_lsn >= r.end.lsn:
-        count -= 1
-    while first + 1 < count and old.epochs[first + 1].start_lsn <= old.checkpoint_begin:
-        first += 1
-    if count - first >= ROTA_EPOCH_COUNT_MAX:
-        first = count - ROTA_EPOCH_COUNT_MAX + 1  # those before are all below a proven position: see walk, 3
-    memset(following.epochs, 0, sizeof(following.epochs))
-    for i in range(first, count):
-        following.epochs[i - first] = old.epochs[i]
-    following.epochs[count - first].epoch = r.epoch
-    following.epochs[count - first].start_lsn = r.end.lsn
-    following.epoch_count = count - first + 1
-    following.next_id_floor = r.next_id
-    status = manifest_write(h, &following, error)
-    if status != ROTA_OK:
-        return fail_for_good(r, status, error)
-    rota_failpoint(h.failpoints, ROTA_AT_RECOVERY_EPOCH)
     return ROTA_OK
 
 
@@ -410,15 +326,15 @@ cdef int rebuild(recovery *r, rota_error *error) noexcept nogil:
     if status == ROTA_OK:
         status = replay(r, error)
     if status == ROTA_OK:
-        status = number_epoch(r, error)
+        status = epoch_number(r, error)
     if status != ROTA_OK:
         return status
     settle_files(r)
-    number_ids(r)
+    ids_number(r)
     rota_failpoint(h.failpoints, ROTA_AT_RECOVERY_REBUILT)
     status = sync_files(r, error)
     if status == ROTA_OK:
-        status = write_epoch(r, error)
+        status = epoch_write(r, error)
     if status == ROTA_OK and r.failed == FAILED_THIS_BOOT:
         status = failed_finish(h, True, error)
     elif status == ROTA_OK and r.failed != FAILED_NOT:

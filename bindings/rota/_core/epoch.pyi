@@ -1,0 +1,1 @@
+"""The epoch that a recovery begins: nothing of it is called from Python."""
