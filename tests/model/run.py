@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from tests.model.apply_model import ApplyModel
+from tests.model.claim_model import ClaimModel
 from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
 from tests.model.leader_model import LeaderModel
@@ -22,6 +23,7 @@ from tests.model.unit_model import UnitModel
 
 MODELS: dict[str, type[Model[Any]]] = {
     "apply": ApplyModel,
+    "claim": ClaimModel,
     "range": RangeModel,
     "space": SpaceModel,
     "replay": ReplayModel,
