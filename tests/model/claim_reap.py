@@ -22,7 +22,6 @@ from tests.model.explore import Model, Step, Violation, put
 class Reaping(Model[State]):
     guards = GUARDS
     profiles = PROFILES
-    groups = (("generation", "done_checked"), ("reap_owner", "reap_redo"))
 
     def __init__(self, profile: str, off: Collection[str] = ()) -> None:
         super().__init__(profile, off)

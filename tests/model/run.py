@@ -16,12 +16,14 @@ from tests.model.claim_model import ClaimModel
 from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
 from tests.model.leader_model import LeaderModel
+from tests.model.log_model import LogModel
 from tests.model.range_model import RangeModel
 from tests.model.replay_model import ReplayModel
 from tests.model.space_model import SpaceModel
 from tests.model.unit_model import UnitModel
 
 MODELS: dict[str, type[Model[Any]]] = {
+    "log": LogModel,
     "apply": ApplyModel,
     "claim": ClaimModel,
     "range": RangeModel,
