@@ -2,6 +2,7 @@
 #
 #     recover   called with the gate held, nobody attached, the manifest read, h.control fresh and zero but for its
 #               sizes; afterwards the log may be appended to, and h.recovery tells what was found
+#     recovery_find_end   the first half alone, for verify: the end, and the row of the table; writes nothing
 from libc.stdint cimport uint32_t, uint64_t
 
 from engine.handle cimport rota_handle
@@ -25,4 +26,5 @@ ctypedef struct recovery:
     int failed
     const rota_recovery_case *row
 
+cdef int recovery_find_end(recovery *r, rota_error *error) noexcept nogil
 cdef int recover(rota_handle *h, rota_error *error) noexcept nogil

@@ -90,7 +90,7 @@ cdef int decide(recovery *r, rota_error *error) noexcept nogil:
     return ROTA_OK
 
 
-cdef int find_end(recovery *r, rota_error *error) noexcept nogil:
+cdef int recovery_find_end(recovery *r, rota_error *error) noexcept nogil:
     """Walk over the metadata, then look behind the end for proofs."""
     cdef log_commit commit
     cdef uint32_t found
@@ -125,7 +125,7 @@ cdef void enter_files(recovery *r) noexcept nogil:
         memset(segment, 0, sizeof(rota_segment))
         if not entry.present or (r.failed == FAILED_THIS_BOOT and entry.first_lsn != 0 and not entry.chosen):
             continue  # the latter are set aside at the end
-        control.segment_count += 1
+        control.segment_count = file + 1
         segment.state = ROTA_SEGMENT_FREE
         segment.generation = entry.generation
         if not entry.chosen:
@@ -191,7 +191,7 @@ cdef int take_file(recovery *r, rota_error *error) noexcept nogil:
         if status != ROTA_OK:
             return status
         file = 0
-        control.segment_count += 1
+        control.segment_count = 1
         control.segments[0].state = ROTA_SEGMENT_FREE
         link_free(control, 0)
     unlink_free(control, <uint32_t>file)
@@ -202,6 +202,22 @@ cdef int take_file(recovery *r, rota_error *error) noexcept nogil:
     control.segments[file].first_lsn = r.end.lsn
     control.live_segments += 1
     r.end.file = <uint32_t>file
+    return ROTA_OK
+
+
+cdef int fill_holes(recovery *r, rota_error *error) noexcept nogil:
+    """Make new files where the old ones were set aside."""
+    cdef rota_control *control = r.reader.h.control
+    cdef uint32_t file
+    cdef int status
+    for file in range(control.segment_count):
+        if control.segments[file].state != ROTA_SEGMENT_ABSENT:
+            continue
+        status = segment_create(r.reader.h, file, True, error)
+        if status != ROTA_OK:
+            return status
+        control.segments[file].state = ROTA_SEGMENT_FREE
+        link_free(control, file)
     return ROTA_OK
 
 
@@ -317,7 +333,7 @@ cdef void remove_leftovers(recovery *r) noexcept nogil:
 cdef int rebuild(recovery *r, rota_error *error) noexcept nogil:
     """The steps in their order."""
     cdef rota_handle *h = r.reader.h
-    cdef int status = find_end(r, error)
+    cdef int status = recovery_find_end(r, error)
     if status != ROTA_OK:
         return status
     enter_files(r)
@@ -339,6 +355,8 @@ cdef int rebuild(recovery *r, rota_error *error) noexcept nogil:
         status = failed_finish(h, True, error)
     elif status == ROTA_OK and r.failed != FAILED_NOT:
         status = failed_finish(h, False, error)
+    if status == ROTA_OK and r.failed == FAILED_THIS_BOOT:
+        status = fill_holes(r, error)
     if status == ROTA_OK and r.end.file == NO_FILE:
         status = take_file(r, error)
     if status == ROTA_OK:
