@@ -179,7 +179,7 @@ static __attribute__((unused)) int rota_op_check(const rota_op *op, const uint8_
                op->detail <= ROTA_MOVE_REDRIVE;
         break;
     case ROTA_OP_RETURN:
-        good = good && op->extra_bytes == 0 && op->id != 0 && op->detail <= 1;
+        good = good && op->extra_bytes == 0 && op->id != 0 && op->detail <= 3;
         break;
     case ROTA_OP_TAG:
         good = good && rota_op_tag_check(op, extra) == ROTA_SCAN_OK &&
