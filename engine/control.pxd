@@ -54,7 +54,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_TABLE_HISTORY
         ROTA_TABLE_STRAGGLERS
         ROTA_TABLE_REGISTRATIONS
-        ROTA_TABLE_TOMBSTONES
+        ROTA_TABLE_EXPIRY
     enum:
         ROTA_QUEUE_FREE
         ROTA_QUEUE_OPEN
@@ -73,7 +73,11 @@ cdef extern from "rota/control.h" nogil:
         ROTA_CLAIM_SINGLE
     enum:
         ROTA_CLAIM_BROKEN
-        ROTA_CLAIM_REAPING
+        ROTA_CLAIM_SUSPECT
+    enum:
+        ROTA_VERDICT_NONE
+        ROTA_VERDICT_CHARGE
+        ROTA_VERDICT_SUSPECT
     enum:
         ROTA_CONTROL_BUILDING
         ROTA_CONTROL_READY
@@ -191,8 +195,8 @@ cdef extern from "rota/control.h" nogil:
         uint64_t lease_deadline_ns
         uint32_t handouts
         uint32_t verdict
+        uint32_t excused
         uint32_t next_free
-        uint32_t crc
     ctypedef struct rota_log_state:
         uint64_t applied_lsn
         uint64_t last_chain
@@ -247,7 +251,7 @@ cdef extern from "rota/control.h" nogil:
         uint64_t sync_last_ns
         uint64_t append_last_ns
         uint64_t mark_lsn
-        uint64_t stamped_epoch_reserved
+        uint64_t pending_lsn
         uint32_t pool_limit
         uint32_t pool_next
         uint32_t free_small

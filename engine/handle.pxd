@@ -50,6 +50,7 @@ cdef extern from "rota/handle.h" nogil:
         uint64_t sync_count
         uint64_t capacity
         uint64_t window_bytes
+        uint32_t window_pages
         uint64_t claims_bytes
         int directory_fd
         int lock_fd

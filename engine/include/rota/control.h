@@ -158,7 +158,7 @@ enum rota_table_name {
     ROTA_TABLE_HISTORY = 0,       /* id -> a: handouts | excused << 32, b: due_ns, c: place in the order (stragglers) */
     ROTA_TABLE_STRAGGLERS = 1,    /* id -> a: slot, b: queue */
     ROTA_TABLE_REGISTRATIONS = 2, /* hash of (queue, name) -> a: page of the registration, b: next with that hash */
-    ROTA_TABLE_TOMBSTONES = 3,
+    ROTA_TABLE_EXPIRY = 3, /* id -> a: wall ns after which it must not be handed out */
 };
 
 /* One priority of one queue.  Line A changes with puts, line B with claims and settlements. */
@@ -263,9 +263,10 @@ _Static_assert(sizeof(rota_process) == 64, "process slot");
 /* A hand-out that the log does not have yet; lives in the claims file. */
 enum rota_claim_state { ROTA_CLAIM_FREE = 0, ROTA_CLAIM_PREPARED = 1, ROTA_CLAIM_ACTIVE = 2 };
 enum rota_claim_kind { ROTA_CLAIM_RANGE = 1, ROTA_CLAIM_SINGLE = 2 };
-enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_REAPING = 2 };
+enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2 };
+enum rota_claim_verdict { ROTA_VERDICT_NONE = 0, ROTA_VERDICT_CHARGE = 1, ROTA_VERDICT_SUSPECT = 2 };
 typedef struct rota_claim {
-    uint64_t shown;      /* (atomic) generation << 32 | shown_upto: marks are set by compare-and-swap */
+    uint64_t shown;      /* (atomic) generation << 32 | n: ids below first_id + n were shown; compare-and-swap */
     uint8_t state;
     uint8_t kind;
     uint8_t level;
@@ -279,8 +280,8 @@ typedef struct rota_claim {
     uint64_t lease_deadline_ns; /* boot clock */
     uint32_t handouts;    /* before this one (SINGLE) */
     uint32_t verdict;     /* of a reap: 0 none, 1 charge, 2 suspect, 3 return free */
-    uint32_t next_free;   /* claim + 1 */
-    uint32_t crc;         /* over kind, level, queue, process, generations, first and last id, handouts */
+    uint32_t excused;     /* before this one (SINGLE) */
+    uint32_t next_free;   /* claim + 1 of the next free record */
 } rota_claim;
 _Static_assert(sizeof(rota_claim) == 64, "claim record");
 
@@ -351,7 +352,7 @@ typedef struct rota_control {
     uint64_t sync_last_ns;   /* boot clock of the last sync's end */
     uint64_t append_last_ns; /* (loose) */
     uint64_t mark_lsn; /* tail after the last MARK */
-    uint64_t stamped_epoch_reserved;
+    uint64_t pending_lsn; /* start of the commit that is being published: what a redo applies again */
 
     /* pool and segments (undone) */
     uint32_t pool_limit __attribute__((aligned(64))); /* pages that exist */

@@ -68,6 +68,7 @@ typedef struct rota_handle {
     /* cold */
     uint64_t capacity;
     uint64_t window_bytes;
+    uint32_t window_pages; /* pages of the pool that fit into the window */
     uint64_t claims_bytes;
     int directory_fd;
     int lock_fd; /* carries the OFD lock of the slot; closed in a forked child */

@@ -1,0 +1,336 @@
+"""Appending one sealed draft to the log: admit, stamp, copy, publish (one store), apply.
+
+What holds, under the main lock:
+
+1. Admit decides everything before a byte is written: room for slots, room in the log, the claims that it settles.
+2. Bytes beyond tail_lsn count for nothing; the store of tail_lsn is what publishes.  Apply cannot fail.
+3. What needs a system call (a new segment, a mapping, more pool, a sync) is asked for by `need` and provided outside
+   the lock by append_provide(); then the append is tried again.
+4. After the snapshot of a sync the next commit starts at the next sync unit, so no sector with durable bytes is
+   stored to again.
+"""
+
+from libc.string cimport memcpy, memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.crc32c cimport rota_crc32c
+from engine.failpoint cimport *
+from engine.format cimport *
+from engine.lock cimport *
+from engine.platform cimport rota_record_store
+from engine.pool cimport *
+from engine.scan cimport rota_commit_header_crc
+from engine.status cimport *
+
+from rota._core.apply cimport apply_commit, pages_for
+from rota._core.claim cimport admit_settle, settle_claim
+from rota._core.control cimport pool_extend
+from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.segment cimport segment_base, segment_create, segment_header_write, segment_map
+from rota._core.sync cimport sync_to
+
+
+cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
+    """Segments that the log may still take: free files and files that may be made."""
+    cdef uint32_t made = h.control.segment_count
+    cdef uint32_t limit = h.control.segment_count_max
+    return h.control.free_segment_count + (limit - made if limit > made else 0)
+
+
+cdef uint32_t reserve_of(rota_handle *h, int space) noexcept nogil:
+    """Free segments that must remain after a commit of this kind took a new one."""
+    cdef uint32_t total = h.control.segment_count_max
+    if space == SPACE_PUT:
+        return total // 8 if total // 8 > 4 else 4
+    if space == SPACE_ANSWER:
+        return total // 16 if total // 16 > 3 else 3
+    if space == SPACE_SETTLE:
+        return 2
+    return 0
+
+
+cdef int roll(rota_handle *h, rota_error *error) noexcept nogil:
+    """Seal the segment of the tail and go on in a free one: a section of its own."""
+    cdef rota_control *control = h.control
+    cdef uint32_t file = control.free_segments - 1
+    cdef rota_segment *segment = &control.segments[file % ROTA_SEGMENT_COUNT_MAX]
+    cdef rota_segment *old = &control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX]
+    cdef uint64_t first = (old.first_lsn // h.segment_size + 1) * h.segment_size + ROTA_SEGMENT_HEADER_SIZE
+    cdef int status = segment_header_write(h, file, first, control.epoch, control.sub_epoch,
+                                           segment.generation + 1, error)
+    if status != ROTA_OK:
+        return status
+    rota_failpoint(h.failpoints, ROTA_AT_SEGMENT_HEADER)
+    rota_save(h, segment)
+    rota_save(h, old)
+    rota_save(h, &control.log)
+    rota_save(h, &control.pool_limit)
+    old.state = ROTA_SEGMENT_SEALED
+    old.end_lsn = control.tail_lsn
+    old.frames = control.log.tail_frames
+    control.free_segments = segment.next_free
+    control.free_segment_count -= 1
+    control.live_segments += 1
+    segment.state = ROTA_SEGMENT_ACTIVE
+    segment.next_free = 0
+    segment.first_lsn = first
+    segment.end_lsn = 0
+    segment.generation += 1
+    segment.frames = 0
+    segment.dead = 0
+    segment.pinned = 0
+    control.log.tail_file = file
+    control.log.tail_frames = 0
+    rota_settle_undo(h)
+    return ROTA_OK
+
+
+cdef inline uint64_t start_of(rota_handle *h) noexcept nogil:
+    """Where the next commit begins in the segment of the tail."""
+    cdef rota_control *control = h.control
+    cdef uint64_t tail = control.tail_lsn
+    cdef uint64_t first = control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX].first_lsn
+    if tail < first:
+        return first
+    if tail == control.sealed_lsn:
+        return rota_round_up(tail, control.sync_unit)
+    return tail
+
+
+cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, Placed *placed,
+                   rota_error *error) noexcept nogil:
+    """The place of a commit of this length, or what must be provided first."""
+    cdef rota_control *control = h.control
+    cdef rota_segment *segment = &control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX]
+    cdef uint64_t end = (segment.first_lsn // h.segment_size + 1) * h.segment_size
+    cdef int status
+    start[0] = start_of(h)
+    if start[0] + length > end:
+        if free_segments(h) <= reserve_of(h, space):
+            placed.need = NEED_SPACE
+            return ROTA_RETRY
+        if control.free_segments == 0:
+            placed.need = NEED_SEGMENT
+            return ROTA_RETRY
+        if segment_base(h, control.free_segments - 1) == NULL:
+            placed.need = NEED_MAP
+            placed.need_file = control.free_segments - 1
+            return ROTA_RETRY
+        status = roll(h, error)
+        if status != ROTA_OK:
+            return status
+        start[0] = start_of(h)
+    if segment_base(h, control.log.tail_file) == NULL:
+        placed.need = NEED_MAP
+        placed.need_file = control.log.tail_file
+        return ROTA_RETRY
+    return ROTA_OK
+
+
+cdef inline uint64_t unsynced_limit(rota_handle *h) noexcept nogil:
+    cdef uint64_t eighth = h.control.capacity // 8
+    return eighth if eighth > 2 * h.segment_size else 2 * h.segment_size
+
+
+cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
+    cdef rota_control *control = h.control
+    cdef uint32_t i
+    cdef int status
+    if control.failed:
+        return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if rota_pool_room(h) < pages_for(draft.message_count, draft.op_count):
+        placed.need = NEED_PAGES
+        return ROTA_RETRY
+    if space == SPACE_PUT and not h.is_memory \
+            and control.tail_lsn > control.durable_lsn + unsynced_limit(h):
+        placed.need = NEED_SYNC
+        return ROTA_RETRY
+    for i in range(draft.settle_count):
+        status = admit_settle(h, &draft.settles[i], error)
+        if status != ROTA_OK:
+            return status
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_ADMITTED)
+    return ROTA_OK
+
+
+cdef void stamp(rota_handle *h, Draft *draft, uint64_t lsn, rota_commit_header *header) noexcept nogil:
+    """Fill the header in the private copy."""
+    cdef rota_control *control = h.control
+    cdef uint64_t now = h.os.clock_wall_coarse_ns(h.os)
+    header.magic = <uint32_t>ROTA_COMMIT_MAGIC
+    header.version = <uint16_t>ROTA_FORMAT_VERSION
+    header.flags = <uint16_t>draft.flags
+    header.lsn = lsn
+    header.length = <uint32_t>draft.length
+    header.op_bytes = <uint32_t>draft.op_bytes
+    header.message_count = draft.message_count
+    header.op_count = draft.op_count
+    header.epoch = control.epoch
+    header.sub_epoch = control.sub_epoch
+    header.previous_chain = control.log.last_chain
+    header.durable_lsn = rota_load_acquire_u64(&control.durable_lsn)
+    header.base_id = control.log.next_id
+    header.time_ns = now if now > control.log.time_ns else control.log.time_ns
+    header.token_generation = draft.token_generation
+    header.token_number = draft.token_number
+    header.header_crc = rota_commit_header_crc(h.salt_crc, header)
+
+
+cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *error) noexcept nogil:
+    """Small commits through the mapping, larger ones by one write: a full disk is an error there."""
+    cdef uint32_t file = h.control.log.tail_file
+    cdef uint64_t offset = start % h.segment_size
+    cdef int status
+    if draft.length <= ROTA_PAGE_SIZE:
+        status = h.os.copy_guarded(h.os, h.segments[file].base + offset, draft.bytes, draft.length)
+        if status == ROTA_OK and h.os.record_store != NULL:
+            rota_record_store(h.os, h.segments[file].fd, offset, draft.bytes, draft.length)
+    else:
+        status = h.os.pwrite(h.os, h.segments[file].fd, draft.bytes, draft.length, offset)
+    if status != ROTA_OK:
+        h.control.sub_epoch += 1  # what stands behind the tail now is never taken for a successor
+        return rota_fail(error, status, "segment", offset, "the commit could not be written; nothing was published")
+    return ROTA_OK
+
+
+cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
+    """Append under the lock.  ROTA_OK; ROTA_RETRY with placed.need set; or a failure with nothing published."""
+    cdef rota_control *control = h.control
+    cdef rota_commit_header *header = <rota_commit_header *>draft.bytes
+    cdef uint64_t start = 0
+    cdef uint32_t i
+    cdef int status
+    placed.need = NEED_NOTHING
+    status = admit(h, draft, space, placed, error)
+    if status == ROTA_OK:
+        status = find_room(h, draft.length, space, &start, placed, error)
+    if status != ROTA_OK:
+        return status
+    stamp(h, draft, start, header)
+    if control.log.next_id + draft.message_count > control.stamped_id:
+        control.stamped_id = control.log.next_id + draft.message_count
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_STAMPED)
+    status = copy(h, draft, start, error)
+    if status != ROTA_OK:
+        return status
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_COPIED)
+    control.pending_lsn = start
+    rota_store_release_u64(&control.tail_lsn, start + draft.length)
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_PUBLISHED)
+    status = apply_commit(h, draft.bytes, header, control.log.tail_file, start % h.segment_size)
+    for i in range(draft.settle_count):
+        settle_claim(h, &draft.settles[i])
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_APPLYING)
+    rota_settle_undo(h)
+    rota_failpoint(h.failpoints, ROTA_AT_APPEND_APPLIED)
+    control.stored_bytes += draft.length
+    placed.base_id = header.base_id
+    placed.lsn = start
+    placed.end_lsn = start + draft.length
+    if status != ROTA_OK:  # never: room was asked before; the log has the commit, the lanes do not
+        control.rebuild = 1
+        return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", start, "the lanes could not take the commit; "
+                         "close all users and reopen")
+    return ROTA_OK
+
+
+cdef int enter_grow(rota_handle *h, rota_error *error) noexcept nogil:
+    """The grow lock guards only files that nobody sees yet, so a death in it needs no repair."""
+    cdef int result = rota_lock_wait(&h.control.grow_lock, 5000000000)
+    if result == ROTA_LOCK_DEAD:
+        rota_lock_repaired(&h.control.grow_lock)
+        result = ROTA_LOCK_TAKEN
+    if result == ROTA_LOCK_TAKEN:
+        return ROTA_OK
+    return rota_fail(error, ROTA_LOCK_HELD, "control", 0, "another process has been growing the files for too long")
+
+
+cdef int provide_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil:
+    cdef int status = enter_grow(h, error)
+    cdef uint64_t length = rota_round_up(<uint64_t>need * ROTA_LARGE_PAGE, ROTA_EXTENT_BYTES)
+    if status != ROTA_OK:
+        return status
+    if rota_pool_room(h) < need:
+        status = pool_extend(h, need, error)
+        if status == ROTA_OK:
+            status = lock_enter(h, error)
+            if status == ROTA_OK:
+                rota_save(h, &h.control.pool_limit)
+                h.control.pool_limit += <uint32_t>(length // ROTA_SMALL_PAGE)
+                rota_settle_undo(h)
+                lock_leave(h)
+    rota_lock_leave(&h.control.grow_lock)
+    return status
+
+
+cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
+    """Make one more segment file and put it on the free list."""
+    cdef rota_control *control = h.control
+    cdef int status = enter_grow(h, error)
+    cdef uint32_t file
+    if status != ROTA_OK:
+        return status
+    if control.free_segments == 0 and control.segment_count < control.segment_count_max:
+        file = control.segment_count
+        status = segment_create(h, file, True, error)
+        if status == ROTA_OK:
+            status = segment_map(h, file, error)
+        if status == ROTA_OK:
+            status = lock_enter(h, error)
+        if status == ROTA_OK:
+            rota_save(h, &control.pool_limit)
+            rota_save(h, &control.segments[file])
+            control.segments[file].state = ROTA_SEGMENT_FREE
+            control.segments[file].next_free = control.free_segments
+            control.free_segments = file + 1
+            control.free_segment_count += 1
+            control.segment_count = file + 1
+            rota_settle_undo(h)
+            lock_leave(h)
+    rota_lock_leave(&control.grow_lock)
+    return status
+
+
+cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
+    """Do what the append asked for, outside the lock.  ROTA_FULL: only a checkpoint or a consumer can help."""
+    if placed.need == NEED_PAGES:
+        return provide_pages(h, pages_for(draft.message_count, draft.op_count) + 16, error)
+    if placed.need == NEED_SEGMENT:
+        return provide_segment(h, error)
+    if placed.need == NEED_MAP:
+        return segment_map(h, placed.need_file, error)
+    if placed.need == NEED_SYNC:
+        return sync_to(h, h.control.tail_lsn, error)
+    return rota_fail(error, ROTA_FULL, "control", 0, "the repository is full: %u of %u segments are free, "
+                     "%u are kept so that consumers can go on", free_segments(h), h.control.segment_count_max,
+                     reserve_of(h, space))
+
+
+cdef int append_commit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
+    """Append, without the GIL, providing what is needed.  ROTA_FULL is returned at once."""
+    cdef int status
+    while True:
+        status = lock_enter(h, error)
+        if status != ROTA_OK:
+            return status
+        status = append_locked(h, draft, space, placed, error)
+        lock_leave(h)
+        if status != ROTA_RETRY:
+            return status
+        status = append_provide(h, draft, space, placed, error)
+        if status != ROTA_OK:
+            return status
+
+
+cdef int append_mark(rota_handle *h, uint32_t flags, Placed *placed, rota_error *error) noexcept nogil:
+    """An empty commit: it carries the durable position, so that what lies before it is proven."""
+    cdef Draft draft
+    cdef uint8_t bytes[96]
+    memset(&draft, 0, sizeof(draft))
+    memset(bytes, 0, sizeof(bytes))
+    draft.bytes = bytes
+    draft.length = sizeof(bytes)
+    draft.flags = ROTA_COMMIT_MARK | flags
+    (<rota_commit_header *>bytes).meta_crc = h.salt_crc
+    return append_commit(h, &draft, SPACE_JOB, placed, error)

@@ -1,0 +1,471 @@
+"""Hand-outs: which messages are claimed, shown, settled, or go back unseen.
+
+What holds, under the main lock:
+
+1. claim(n) looks at each priority, high first, and takes the older of the returned heap's top and the cursor's slot:
+   from the cursor one RANGE of first-time messages, from the heap a SINGLE with its counts.
+2. A record is written PREPARED, the cursor stored, then it becomes ACTIVE; a death between is undone by the saved
+   lines, or, when nobody is left, by the next open, which takes PREPARED for FREE.
+3. Members of a RANGE are the FRESH slots behind the cursor from first_id to last_id; of a SINGLE the slot while it is
+   RETURNED and CLAIMED.  A member that ends or returns stops being one by its state, so a repeated reap finds none.
+4. Marks of what was shown are set by compare-and-swap on a word that holds the generation of the record, so they never
+   hit a stranger's.
+5. A suspect is handed out only to a process that holds nothing, and that process gets nothing else until it is settled.
+"""
+
+from libc.string cimport memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.failpoint cimport *
+from engine.format cimport *
+from engine.pool cimport *
+from engine.status cimport *
+
+from rota._core.lane cimport *
+
+
+cdef uint32_t generation_of(const rota_claim *record) noexcept nogil:
+    return <uint32_t>(record.shown >> 32)
+
+
+cdef uint32_t shown_of(const rota_claim *record) noexcept nogil:
+    return <uint32_t>record.shown
+
+
+cdef uint32_t take_record(rota_handle *h) noexcept nogil:
+    """Index of a free record; ROTA_CLAIM_COUNT when all are in use."""
+    cdef rota_control *control = h.control
+    cdef uint32_t index
+    rota_save(h, &control.pool_limit)
+    if control.claim_free:
+        index = (control.claim_free - 1) % ROTA_CLAIM_COUNT
+        rota_save(h, &h.claims[index])
+        control.claim_free = h.claims[index].next_free
+    else:
+        if control.claim_used >= ROTA_CLAIM_COUNT:
+            return ROTA_CLAIM_COUNT
+        index = control.claim_used
+        rota_save(h, &h.claims[index])
+        control.claim_used += 1
+    control.claim_count += 1
+    return index
+
+
+cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil:
+    """Give a record back under a new generation: marks and acks that come late find a stranger."""
+    cdef rota_control *control = h.control
+    cdef rota_claim *record = &h.claims[index % ROTA_CLAIM_COUNT]
+    cdef rota_process *process = &control.processes[record.process % ROTA_PROCESS_COUNT_MAX]
+    rota_save(h, &control.pool_limit)
+    rota_save(h, record)
+    rota_save(h, process)
+    if process.generation == record.process_generation:
+        process.claims -= 1
+        if record.flags & ROTA_CLAIM_SUSPECT:
+            process.suspect_held = 0
+    record.state = ROTA_CLAIM_FREE
+    record.flags = 0
+    record.verdict = ROTA_VERDICT_NONE
+    rota_store_release_u64(&record.shown, <uint64_t>(generation_of(record) + 1) << 32)
+    record.next_free = control.claim_free
+    control.claim_free = index + 1
+    control.claim_count -= 1
+
+
+cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexcept nogil:
+    """Delayed messages whose time has come become ready, at most 64 in one section."""
+    cdef const rota_heap_entry *top = rota_heap_top(h, &queue.due)
+    cdef rota_heap_entry entry
+    cdef Found found
+    cdef uint32_t done = 0
+    while top != NULL and top.key <= now_ns and done < 64:
+        entry = top[0]
+        rota_save(h, &queue.due)
+        rota_heap_pop(h, &queue.due)
+        found.number = rota_ref_page(entry.slot)
+        found.index = rota_ref_index(entry.slot)
+        found.page = rota_page_at(h, found.number)
+        found.slot = rota_slot_at(h, entry.slot)
+        if (found.page.kind == ROTA_PAGE_CHUNK or found.page.kind == ROTA_PAGE_STRAGGLERS) \
+                and found.slot.id == entry.id and rota_slot_state(found.slot.word) == ROTA_SLOT_DELAYED \
+                and found.page.queue == queue.number and found.page.level < 10:
+            found.queue = queue
+            found.level = found.page.level
+            found.lane = &queue.lanes[found.level]
+            save_claim_line(h, found.lane)
+            leave_ready(h, &found)
+            make_ready(h, &found, order_of(h, found.slot))
+        done += 1
+        top = rota_heap_top(h, &queue.due)
+    if done:
+        rota_settle_undo(h)
+
+
+cdef const rota_heap_entry *returned_top(rota_handle *h, rota_queue *queue, rota_lane *lane) noexcept nogil:
+    """The oldest returned message that is still one; entries that are out of date are dropped."""
+    cdef const rota_heap_entry *top = rota_heap_top(h, &lane.heap)
+    cdef rota_slot *slot
+    cdef rota_page *page
+    while top != NULL:
+        slot = rota_slot_at(h, top.slot)
+        page = rota_page_at(h, rota_ref_page(top.slot))
+        if (page.kind == ROTA_PAGE_CHUNK or page.kind == ROTA_PAGE_STRAGGLERS) and page.queue == queue.number \
+                and slot.id == top.id and rota_slot_state(slot.word) == ROTA_SLOT_RETURNED \
+                and not rota_slot_flags(slot.word) & ROTA_SLOT_CLAIMED:
+            return top
+        rota_heap_pop(h, &lane.heap)
+        top = rota_heap_top(h, &lane.heap)
+    return NULL
+
+
+cdef bint seek_cursor(rota_handle *h, rota_lane *lane) noexcept nogil:
+    """Move the cursor to the next FRESH slot; False when there is none.  The claim line is saved."""
+    cdef rota_page *page
+    cdef uint32_t count
+    if lane.appended_fresh == lane.consumed:
+        return False
+    if lane.cursor == 0:
+        lane.cursor = lane.head
+        lane.cursor_index = 0
+    while lane.cursor:
+        page = rota_page_at(h, lane.cursor)
+        count = chunk_count(lane, lane.cursor, page)
+        while lane.cursor_index < count:
+            if rota_slot_state(rota_page_slot(page, lane.cursor_index).word) == ROTA_SLOT_FRESH:
+                return True
+            lane.cursor_index += 1
+        if lane.cursor == lane.tail or page.kind != ROTA_PAGE_CHUNK:
+            return False
+        lane.cursor = page.next
+        lane.cursor_index = 0
+    return False
+
+
+cdef bint has_expired(rota_handle *h, const rota_slot *slot, uint64_t now_ns) noexcept nogil:
+    cdef rota_record *record
+    if not rota_slot_flags(slot.word) & ROTA_SLOT_EXPIRES:
+        return False
+    record = rota_table_find(h, &h.control.tables[ROTA_TABLE_EXPIRY], slot.id)
+    return record != NULL and record.a <= now_ns
+
+
+cdef inline bint slot_durable(rota_handle *h, uint64_t word, uint64_t durable) noexcept nogil:
+    cdef uint64_t first = h.control.segments[rota_slot_file(word) % ROTA_SEGMENT_COUNT_MAX].first_lsn
+    return first - first % h.segment_size + rota_slot_cell(word) * ROTA_CELL < durable
+
+
+cdef uint32_t take_range(rota_handle *h, rota_lane *lane, const Wanted *wanted, uint32_t limit, Run *run,
+                         uint64_t now_ns) noexcept nogil:
+    """Advance the cursor (which stands on a FRESH slot) over at most `limit` FRESH slots."""
+    cdef uint64_t durable = rota_load_acquire_u64(&h.control.durable_lsn)
+    cdef rota_page *page
+    cdef rota_slot *slot
+    cdef uint32_t taken = 0, count, here
+    run.first = rota_ref(lane.cursor, lane.cursor_index)
+    run.first_id = rota_slot_at(h, run.first).id
+    while taken < limit and lane.cursor:
+        page = rota_page_at(h, lane.cursor)
+        count = chunk_count(lane, lane.cursor, page)
+        if page.irregular == 0 and not wanted.durable_only:
+            here = count - lane.cursor_index
+            if here > limit - taken:
+                here = limit - taken
+            if here:
+                lane.cursor_index += here
+                taken += here
+                run.last_id = rota_page_slot(page, lane.cursor_index - 1).id
+        else:
+            while taken < limit and lane.cursor_index < count:
+                slot = rota_page_slot(page, lane.cursor_index)
+                if rota_slot_state(slot.word) == ROTA_SLOT_FRESH:
+                    if has_expired(h, slot, now_ns) \
+                            or (wanted.durable_only and not slot_durable(h, slot.word, durable)):
+                        return taken
+                    taken += 1
+                    run.last_id = slot.id
+                lane.cursor_index += 1
+        if lane.cursor_index >= count:
+            if lane.cursor == lane.tail or page.kind != ROTA_PAGE_CHUNK:
+                break
+            lane.cursor = page.next
+            lane.cursor_index = 0
+    return taken
+
+
+cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *run, const Wanted *wanted,
+                       unsigned flags) noexcept nogil:
+    """Fill a record, PREPARED; the caller makes it ACTIVE when the cursor is stored."""
+    cdef rota_claim *record = &h.claims[index]
+    run.claim = index
+    run.generation = generation_of(record)
+    run.queue = queue.number
+    record.state = ROTA_CLAIM_PREPARED
+    record.kind = run.kind
+    record.level = run.level
+    record.flags = <uint8_t>flags
+    record.queue = queue.number
+    record.process = <uint16_t>h.process
+    record.process_generation = h.process_generation
+    record.count = run.count
+    record.first_id = run.first_id
+    record.last_id = run.last_id
+    record.lease_deadline_ns = h.os.clock_boot_ns(h.os) + wanted.lease_ns
+    record.handouts = run.handouts
+    record.excused = run.excused
+    record.verdict = ROTA_VERDICT_NONE
+    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_PREPARED)
+    if wanted.show:
+        record.shown = record.shown | <uint32_t>(run.last_id - run.first_id + 1)
+
+
+cdef void take_single(rota_handle *h, rota_queue *queue, rota_lane *lane, const rota_heap_entry *top,
+                      Run *run) noexcept nogil:
+    """The top of the heap is handed out, with its counts."""
+    cdef rota_slot *slot = rota_slot_at(h, top.slot)
+    cdef rota_record *history = NULL
+    run.first = top.slot
+    run.first_id = top.id
+    run.last_id = top.id
+    if rota_slot_flags(slot.word) & ROTA_SLOT_HISTORY:
+        history = rota_table_find(h, &h.control.tables[ROTA_TABLE_HISTORY], top.id)
+    run.handouts = <uint32_t>history.a if history != NULL else 0
+    run.excused = <uint32_t>(history.a >> 32) if history != NULL else 0
+    rota_heap_pop(h, &lane.heap)
+    set_word(h, slot, rota_slot_with_flags(slot.word, rota_slot_flags(slot.word) | ROTA_SLOT_CLAIMED))
+    lane.returned -= 1
+
+
+cdef int claim_one_run(rota_handle *h, rota_queue *queue, uint32_t level, const Wanted *wanted, Run *run,
+                       Claimed *claimed, uint64_t now_ns) noexcept nogil:
+    """One record from one lane: 1 taken, 0 nothing here, negative: stop looking."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef rota_process *process = &h.control.processes[h.process]
+    cdef const rota_heap_entry *top
+    cdef rota_slot *slot = NULL
+    cdef bint fresh
+    cdef unsigned flags = 0
+    cdef uint32_t index
+    save_claim_line(h, lane)
+    top = returned_top(h, queue, lane) if lane.heap.size else NULL
+    fresh = seek_cursor(h, lane)
+    if fresh:
+        slot = rota_page_slot(rota_page_at(h, lane.cursor), lane.cursor_index)
+    if top == NULL and not fresh:
+        return 0
+    memset(run, 0, sizeof(Run))
+    run.level = <uint8_t>level
+    if top != NULL and (not fresh or top.key < slot.id):
+        slot = rota_slot_at(h, top.slot)
+        if has_expired(h, slot, now_ns):
+            claimed.expired = 1
+            return -1
+        if rota_slot_flags(slot.word) & ROTA_SLOT_SUSPECT:
+            if process.claims or claimed.count:
+                return -1
+            flags = ROTA_CLAIM_SUSPECT
+        run.kind = ROTA_CLAIM_SINGLE
+        index = take_record(h)
+        if index >= ROTA_CLAIM_COUNT:
+            return -1
+        run.count = 1
+        take_single(h, queue, lane, top, run)
+    else:
+        if has_expired(h, slot, now_ns):
+            claimed.expired = 1
+            return -1
+        run.kind = ROTA_CLAIM_RANGE
+        index = take_record(h)
+        if index >= ROTA_CLAIM_COUNT:
+            return -1
+        run.count = take_range(h, lane, wanted, wanted.count - claimed.count, run, now_ns)
+        if run.count == 0:
+            h.control.claim_count -= 1
+            h.claims[index].next_free = h.control.claim_free
+            h.control.claim_free = index + 1
+            return 0
+        lane.consumed += run.count
+    write_record(h, queue, index, run, wanted, flags)
+    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_CURSOR)
+    rota_save(h, process)
+    process.claims += 1
+    if flags & ROTA_CLAIM_SUSPECT:
+        process.suspect_held = 1
+    rota_save(h, &queue.due)
+    queue.claimed += run.count
+    h.claims[index].state = ROTA_CLAIM_ACTIVE
+    rota_settle_undo(h)
+    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_ACTIVE)
+    claimed.count += run.count
+    claimed.run_count += 1
+    return -2 if flags & ROTA_CLAIM_SUSPECT else 1
+
+
+cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed,
+                      rota_error *error) noexcept nogil:
+    """Hand out up to wanted.count messages; ROTA_EMPTY when there is none."""
+    cdef uint64_t now_ns = h.os.clock_wall_coarse_ns(h.os)
+    cdef uint32_t level
+    cdef int taken
+    memset(claimed, 0, sizeof(Claimed))
+    if queue.state == ROTA_QUEUE_STOPPED:
+        return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
+    if h.control.failed:
+        return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if h.control.log.time_ns > now_ns:
+        now_ns = h.control.log.time_ns
+    if queue.due.size:
+        release_due(h, queue, now_ns)
+    if h.control.processes[h.process].suspect_held \
+            or (queue.options.order == ROTA_ORDER_STRICT and queue.claimed):
+        return ROTA_EMPTY
+    for level in range(9, -1, -1):
+        while claimed.count < wanted.count and claimed.run_count < wanted.run_size \
+                and lane_ready(&queue.lanes[level]):
+            taken = claim_one_run(h, queue, level, wanted, &runs[claimed.run_count], claimed, now_ns)
+            if taken <= 0:
+                rota_settle_undo(h)
+            if taken < 0:
+                return ROTA_OK if claimed.count else ROTA_EMPTY
+            if taken == 0:
+                break
+    return ROTA_OK if claimed.count else ROTA_EMPTY
+
+
+cdef int lost(rota_handle *h, uint32_t queue_number, uint64_t id, rota_error *error) noexcept nogil:
+    """Why a claim does not hold any more."""
+    cdef rota_queue *queue = queue_at(h, queue_number)
+    cdef Found found
+    if queue != NULL and find(h, queue, id, &found) and rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED:
+        return rota_fail_compared(error, ROTA_KILLED, NULL, 0, id, 0, "the message was killed while it was claimed")
+    return rota_fail_compared(error, ROTA_LEASE_LOST, NULL, 0, id, 0,
+                              "the claim ended before it was settled; the message may be in other hands")
+
+
+cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_ns, rota_error *error) noexcept nogil:
+    """Note that the bodies up to this id reach user code now.  ROTA_LEASE_LOST when the claim ended."""
+    cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
+    cdef uint32_t mark = <uint32_t>(upto_id - run.first_id + 1)
+    cdef uint64_t word = rota_load_acquire_u64(&record.shown)
+    while True:
+        if <uint32_t>(word >> 32) != run.generation:
+            return rota_fail_compared(error, ROTA_LEASE_LOST, NULL, 0, upto_id, 0,
+                                      "the claim ended before the message was looked at")
+        if <uint32_t>word >= mark:
+            return ROTA_OK
+        if rota_compare_exchange_u64(&record.shown, &word, (word & <uint64_t>0xffffffff00000000) | mark):
+            rota_failpoint(h.failpoints, ROTA_AT_SHOW_MARKED)
+            return ROTA_OK
+
+
+cdef int extend_locked(rota_handle *h, const Run *run, uint64_t lease_ns, rota_error *error) noexcept nogil:
+    cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
+    if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation:
+        return lost(h, run.queue, run.first_id, error)
+    record.lease_deadline_ns = h.os.clock_boot_ns(h.os) + lease_ns
+    return ROTA_OK
+
+
+cdef bint is_member(rota_handle *h, const rota_claim *record, const Found *found) noexcept nogil:
+    """Whether this slot is handed out by this record (its id and queue match already)."""
+    cdef uint64_t word = found.slot.word
+    if record.kind == ROTA_CLAIM_SINGLE:
+        return rota_slot_state(word) == ROTA_SLOT_RETURNED and rota_slot_flags(word) & ROTA_SLOT_CLAIMED != 0
+    return rota_slot_state(word) == ROTA_SLOT_FRESH and found.level == record.level \
+        and not ahead_of_cursor(h, found)
+
+
+cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) noexcept nogil:
+    """Whether the claim still holds what is to be settled.  ROTA_STATE: name the ids one by one instead."""
+    cdef rota_claim *record = &h.claims[settle.claim % ROTA_CLAIM_COUNT]
+    cdef rota_queue *queue
+    cdef Found found
+    if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != settle.generation \
+            or (not settle.reaper and (record.process != h.process
+                                       or record.process_generation != h.process_generation)):
+        return lost(h, settle.queue, settle.first_id, error)
+    if settle.whole:
+        if record.flags & ROTA_CLAIM_BROKEN or record.count != settle.count:
+            return ROTA_STATE
+        return ROTA_OK
+    queue = queue_at(h, settle.queue)
+    if queue == NULL or not find(h, queue, settle.first_id, &found) or not is_member(h, record, &found):
+        return lost(h, settle.queue, settle.first_id, error)
+    return ROTA_OK
+
+
+cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil:
+    """After the commit: the record holds so many messages less; an empty one is free."""
+    cdef rota_claim *record = &h.claims[settle.claim % ROTA_CLAIM_COUNT]
+    cdef rota_queue *queue = queue_at(h, settle.queue)
+    rota_save(h, record)
+    if queue != NULL:
+        rota_save(h, &queue.due)
+        queue.claimed -= settle.count
+    record.count -= settle.count
+    if record.count == 0:
+        free_claim(h, settle.claim)
+
+
+cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uint64_t last_id) noexcept nogil:
+    """Members of a record in this range of ids go back to their places, uncounted and unlogged.  Returns how many."""
+    cdef rota_queue *queue = queue_at(h, record.queue)
+    cdef Found found
+    cdef uint64_t next_id = first_id
+    cdef int returned = 0
+    cdef uint32_t number
+    if queue == NULL or record.level > 9:
+        return 0
+    if record.kind == ROTA_CLAIM_SINGLE:
+        if find(h, queue, record.first_id, &found) and is_member(h, record, &found):
+            save_claim_line(h, found.lane)
+            leave_ready(h, &found)
+            make_ready(h, &found, order_of(h, found.slot))
+            returned = 1
+        return returned
+    if not find_in_lane(h, queue, record.level, first_id, &found) and found.number == 0:
+        found.number = queue.lanes[record.level].head
+        found.index = 0
+    found.queue = queue
+    found.level = record.level
+    found.lane = &queue.lanes[record.level]
+    save_claim_line(h, found.lane)
+    number = found.number
+    while number:
+        found.number = number
+        found.page = rota_page_at(h, number)
+        if found.page.kind != ROTA_PAGE_CHUNK:
+            break
+        while found.index < chunk_count(found.lane, number, found.page):
+            found.slot = rota_page_slot(found.page, found.index)
+            if found.slot.id > last_id:
+                return returned
+            if found.slot.id >= first_id and is_member(h, record, &found):
+                rota_save(h, found.page)
+                found.page.irregular += 1
+                make_ready(h, &found, found.slot.id)
+                returned += 1
+            found.index += 1
+        number = found.page.next
+        found.index = 0
+    return returned
+
+
+cdef int return_unshown_locked(rota_handle *h, const Run *run, uint64_t first_id, uint64_t last_id,
+                               rota_error *error) noexcept nogil:
+    """Messages that nobody was shown go back, free of charge; the record is broken from then on."""
+    cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
+    cdef rota_queue *queue = queue_at(h, run.queue)
+    cdef int returned
+    if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation or queue == NULL:
+        return lost(h, run.queue, first_id, error)
+    rota_save(h, record)
+    rota_save(h, &queue.due)
+    record.flags |= ROTA_CLAIM_BROKEN
+    returned = free_members(h, record, first_id, last_id)
+    record.count -= <uint32_t>returned
+    queue.claimed -= <uint32_t>returned
+    if record.count == 0:
+        free_claim(h, run.claim)
+    rota_settle_undo(h)
+    return returned

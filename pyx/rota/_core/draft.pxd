@@ -1,0 +1,61 @@
+# A commit while it is built: private memory, encoded outside the lock.
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from engine.handle cimport rota_handle
+
+# What a message needs beside its body.
+ctypedef struct Envelope:
+    const uint8_t *attributes
+    uint32_t attribute_bytes
+    uint16_t queue
+    uint8_t priority
+    uint8_t flags
+
+# Settling a claim, or a part of it: checked under the lock, applied to the claim after the commit.
+ctypedef struct Settle:
+    uint32_t claim
+    uint32_t generation
+    uint64_t first_id
+    uint64_t last_id
+    uint32_t count
+    uint16_t queue
+    uint8_t level
+    uint8_t whole       # a range that nobody returned a part of: one operation names it
+    uint8_t reaper      # by whoever takes over, not by the holder
+
+ctypedef struct Draft:
+    uint8_t *bytes      # the commit; the header's 96 bytes are stamped under the lock
+    uint64_t size       # of the memory
+    uint64_t length     # of the commit, final after draft_seal
+    uint8_t *ops        # while building
+    uint64_t ops_size
+    uint64_t op_bytes
+    uint8_t *frames
+    uint64_t frames_size
+    uint8_t *data
+    uint64_t data_size
+    uint64_t data_bytes
+    Settle *settles
+    uint32_t settle_size
+    uint32_t settle_count
+    uint32_t op_count
+    uint32_t message_count
+    uint32_t flags
+    uint32_t salt_crc
+    uint32_t failed     # a status: memory ran out, or too large
+    uint32_t owned      # bytes is ours to free
+    uint64_t token_generation
+    uint64_t token_number
+    uint64_t put_bytes
+
+cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil
+cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
+                  const void *extra, uint32_t extra_bytes) noexcept nogil
+cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body, uint64_t length,
+                       uint64_t explicit_id) noexcept nogil
+cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil
+cdef int draft_seal(Draft *draft) noexcept nogil
+cdef void draft_end(Draft *draft) noexcept nogil
+cdef void encode_op(uint8_t *to, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
+                    uint32_t extra_bytes) noexcept nogil
+cdef uint64_t message_room(uint64_t attribute_bytes, uint64_t length) noexcept nogil

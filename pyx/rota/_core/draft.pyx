@@ -1,0 +1,156 @@
+"""A commit while it is built: operations, directory and data in private memory, sealed outside the lock.
+
+What holds:
+
+1. The bytes of a body are copied once into the draft and summed there, so a user who writes to his array meanwhile
+   spoils his message at worst, never the log.
+2. draft_seal() joins the three parts, sets the places that depend on their sizes, and sums; after it only the header
+   is left to be stamped, under the lock.
+3. A failure (no memory) is kept in `failed` and returned by draft_seal; nothing was written.
+"""
+
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from engine.crc32c cimport rota_crc32c
+from engine.format cimport *
+from engine.status cimport *
+
+
+cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil:
+    memset(draft, 0, sizeof(Draft))
+    draft.salt_crc = h.salt_crc
+
+
+cdef void draft_end(Draft *draft) noexcept nogil:
+    free(draft.ops)
+    free(draft.frames)
+    free(draft.data)
+    free(draft.settles)
+    if draft.owned:
+        free(draft.bytes)
+    memset(draft, 0, sizeof(Draft))
+
+
+cdef bint reserve(uint8_t **memory, uint64_t *size, uint64_t wanted) noexcept nogil:
+    """Grow by doubling; False when there is no memory."""
+    cdef uint64_t larger = size[0] if size[0] else 1024
+    cdef uint8_t *moved
+    if wanted <= size[0]:
+        return True
+    while larger < wanted:
+        larger *= 2
+    moved = <uint8_t *>realloc(memory[0], larger)
+    if moved == NULL:
+        return False
+    memory[0] = moved
+    size[0] = larger
+    return True
+
+
+cdef void encode_op(uint8_t *to, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
+                    uint32_t extra_bytes) noexcept nogil:
+    cdef rota_op *op = <rota_op *>to
+    op.kind = kind
+    op.detail = detail
+    op.queue = queue
+    op.extra_bytes = extra_bytes
+    op.id = id
+    op.a = a
+    op.b = b
+
+
+cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
+                  const void *extra, uint32_t extra_bytes) noexcept nogil:
+    """Add one operation; its extra is padded with zeros to a whole cell."""
+    cdef uint64_t padded = rota_pad(extra_bytes)
+    cdef uint8_t *to
+    if not reserve(&draft.ops, &draft.ops_size, draft.op_bytes + sizeof(rota_op) + padded):
+        draft.failed = 1
+        return ROTA_NO_MEMORY
+    to = draft.ops + draft.op_bytes
+    encode_op(to, kind, detail, queue, id, a, b, extra_bytes)
+    if padded:
+        memset(to + sizeof(rota_op) + padded - ROTA_CELL, 0, ROTA_CELL)
+        memcpy(to + sizeof(rota_op), extra, extra_bytes)
+    draft.op_bytes += sizeof(rota_op) + padded
+    draft.op_count += 1
+    return ROTA_OK
+
+
+cdef uint64_t message_room(uint64_t attribute_bytes, uint64_t length) noexcept nogil:
+    """Bytes of data that a message takes: attributes and body, padded to 8."""
+    return (attribute_bytes + length + 7) & ~<uint64_t>7
+
+
+cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body, uint64_t length,
+                       uint64_t explicit_id) noexcept nogil:
+    """Add one message to the directory and the data; the operation that names it is added apart."""
+    cdef uint64_t room = message_room(envelope.attribute_bytes, length)
+    cdef rota_frame *frame
+    cdef uint8_t *to
+    if not reserve(&draft.frames, &draft.frames_size, (draft.message_count + 1) * sizeof(rota_frame)) \
+            or not reserve(&draft.data, &draft.data_size, draft.data_bytes + room):
+        draft.failed = 1
+        return ROTA_NO_MEMORY
+    frame = <rota_frame *>draft.frames + draft.message_count
+    memset(frame, 0, sizeof(rota_frame))
+    frame.body_length = <uint32_t>length
+    frame.offset = <uint32_t>draft.data_bytes
+    frame.id = explicit_id
+    frame.attribute_bytes = <uint16_t>envelope.attribute_bytes
+    frame.queue = envelope.queue
+    frame.priority = envelope.priority
+    frame.flags = envelope.flags
+    to = draft.data + draft.data_bytes
+    if room:
+        memset(to + room - 8, 0, 8)
+    if envelope.attribute_bytes:
+        memcpy(to, envelope.attributes, envelope.attribute_bytes)
+    if length:
+        memcpy(to + envelope.attribute_bytes, body, length)
+    draft.data_bytes += room
+    draft.message_count += 1
+    draft.put_bytes += length
+    return ROTA_OK
+
+
+cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil:
+    cdef uint64_t size = draft.settle_size * sizeof(Settle)
+    if not reserve(<uint8_t **>&draft.settles, &size, (draft.settle_count + 1) * sizeof(Settle)):
+        draft.failed = 1
+        return ROTA_NO_MEMORY
+    draft.settle_size = <uint32_t>(size // sizeof(Settle))
+    draft.settles[draft.settle_count] = settle[0]
+    draft.settle_count += 1
+    return ROTA_OK
+
+
+cdef int draft_seal(Draft *draft) noexcept nogil:
+    """Join the parts.  ROTA_NO_MEMORY or ROTA_TRANSACTION_TOO_LARGE, or the commit is ready to be stamped."""
+    cdef uint64_t directory = sizeof(rota_commit_header) + draft.op_bytes
+    cdef uint64_t data = directory + <uint64_t>draft.message_count * sizeof(rota_frame)
+    cdef rota_frame *frame
+    cdef uint32_t i
+    if draft.failed:
+        return ROTA_NO_MEMORY
+    draft.length = rota_pad(data + draft.data_bytes)
+    if draft.length >> 32:
+        return ROTA_TRANSACTION_TOO_LARGE
+    if not reserve(&draft.bytes, &draft.size, draft.length):
+        return ROTA_NO_MEMORY
+    draft.owned = 1
+    memcpy(draft.bytes + sizeof(rota_commit_header), draft.ops, draft.op_bytes)
+    memset(draft.bytes + draft.length - ROTA_CELL, 0, ROTA_CELL)
+    memcpy(draft.bytes + directory, draft.frames, <size_t>draft.message_count * sizeof(rota_frame))
+    memcpy(draft.bytes + data, draft.data, draft.data_bytes)
+    for i in range(draft.message_count):
+        frame = <rota_frame *>(draft.bytes + directory) + i
+        frame.offset += <uint32_t>data
+        frame.back = <uint32_t>(directory + i * sizeof(rota_frame))
+        frame.crc = rota_crc32c(draft.salt_crc, <uint8_t *>frame + 4, sizeof(rota_frame) - 4)
+        frame.crc = rota_crc32c(frame.crc, draft.bytes + frame.offset, frame.attribute_bytes
+                                + (0 if frame.flags & ROTA_FRAME_BLOCK else frame.body_length))
+    (<rota_commit_header *>draft.bytes).meta_crc = rota_crc32c(
+        draft.salt_crc, draft.bytes + sizeof(rota_commit_header), data - sizeof(rota_commit_header))
+    return ROTA_OK

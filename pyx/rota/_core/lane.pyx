@@ -1,0 +1,542 @@
+"""Lanes: the order of one queue and priority, as chunks of slots in the control file.
+
+What holds (all of it under the main lock, inside an undo section):
+
+1. The slots of a chunk ascend by id, the chunks of a lane by first_id and sequence.  A message that comes with an
+   older id (moved, redriven) lies in a page of stragglers and is found by the table of stragglers.
+2. FRESH slots ahead of the cursor are ready, those behind it are in a RANGE claim.  A slot that leaves FRESH never
+   becomes FRESH again, so a range of ids names exactly the FRESH slots in it.
+3. appended_fresh - consumed = FRESH slots ahead of the cursor; returned = RETURNED slots that nobody holds;
+   appended - settled = messages that live.
+4. A full chunk whose slots are all settled is given back, wherever it lies; the cursor steps over it first.
+5. A lane's line is saved by whoever changes it, once for a section (save_put_line, save_claim_line).
+"""
+
+from libc.string cimport memset
+
+from engine.control cimport *
+from engine.format cimport *
+from engine.pool cimport *
+
+
+cdef rota_queue *queue_at(rota_handle *h, uint32_t number) noexcept nogil:
+    """The queue of that number, or NULL."""
+    cdef rota_queue *queue
+    if number >= ROTA_QUEUE_COUNT_MAX or h.control.queues[number] == 0:
+        return NULL
+    queue = <rota_queue *>rota_page_at(h, h.control.queues[number])
+    return queue if queue.page.kind == ROTA_PAGE_QUEUE and queue.number == number else NULL
+
+
+cdef void save_put_line(rota_handle *h, rota_lane *lane) noexcept nogil:
+    rota_save(h, &lane.head)
+
+
+cdef void save_claim_line(rota_handle *h, rota_lane *lane) noexcept nogil:
+    rota_save(h, &lane.cursor)
+
+
+cdef uint64_t lane_ready(const rota_lane *lane) noexcept nogil:
+    return lane.appended_fresh - lane.consumed + lane.returned
+
+
+cdef uint64_t lane_live(const rota_lane *lane) noexcept nogil:
+    return lane.appended - lane.settled
+
+
+cdef uint64_t queue_ready(const rota_queue *queue) noexcept nogil:
+    cdef uint64_t ready = 0
+    cdef uint32_t level
+    for level in range(10):
+        ready += lane_ready(&queue.lanes[level])
+    return ready
+
+
+cdef uint64_t queue_live(const rota_queue *queue) noexcept nogil:
+    cdef uint64_t live = 0
+    cdef uint32_t level
+    for level in range(10):
+        live += lane_live(&queue.lanes[level])
+    return live
+
+
+cdef uint32_t lane_pages(const rota_lane *lane, uint64_t count) noexcept nogil:
+    """Large pages that `count` more slots may need at most."""
+    cdef uint64_t room = 0
+    if lane.tail_index < ROTA_SMALL_SLOTS:
+        room = ROTA_SMALL_SLOTS - lane.tail_index
+    return 0 if count <= room and lane.tail else 1 + <uint32_t>(count // ROTA_LARGE_SLOTS + 1)
+
+
+cdef uint32_t chunk_count(const rota_lane *lane, uint32_t number, const rota_page *page) noexcept nogil:
+    """Slots in use: the tail's number is in the lane."""
+    cdef uint32_t count = lane.tail_index if number == lane.tail else page.count
+    cdef uint32_t limit = rota_page_slots(page)
+    return count if count < limit else limit
+
+
+cdef rota_page *chunk_at(rota_handle *h, uint32_t number) noexcept nogil:
+    cdef rota_page *page = rota_page_at(h, number)
+    return page if page.kind == ROTA_PAGE_CHUNK else NULL
+
+
+cdef uint32_t jump_of(rota_handle *h, rota_page *previous, uint32_t previous_number) noexcept nogil:
+    """Where a new chunk behind `previous` jumps to: a skew-binary list, so a search takes O(log n) steps."""
+    cdef rota_page *jump
+    cdef rota_page *far
+    if previous.jump == 0:
+        return previous_number
+    jump = chunk_at(h, previous.jump)
+    if jump == NULL or jump.sequence != previous.jump_sequence or jump.jump == 0:
+        return previous_number
+    far = chunk_at(h, jump.jump)
+    if far == NULL or far.sequence != jump.jump_sequence:
+        return previous_number
+    if previous.sequence - jump.sequence == jump.sequence - far.sequence:
+        return jump.jump
+    return previous_number
+
+
+cdef int new_chunk(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t first_id) noexcept nogil:
+    """Link an empty chunk behind the tail: small while the lane is short."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef bint large = lane_live(lane) >= ROTA_SMALL_SLOTS
+    cdef uint32_t number = rota_page_take_large(h, ROTA_PAGE_CHUNK) if large else \
+        rota_page_take_small(h, ROTA_PAGE_CHUNK)
+    cdef uint32_t old = lane.tail
+    cdef rota_page *page
+    cdef rota_page *previous
+    cdef rota_page *jump
+    if number == 0:
+        return -1
+    page = rota_page_at(h, number)
+    page.queue = queue.number
+    page.level = level
+    page.sequence = lane.next_sequence
+    page.first_id = first_id
+    page.min_expiry_ns = <uint64_t>-1
+    lane.next_sequence += 1
+    if old:
+        previous = rota_page_at(h, old)
+        rota_save(h, previous)
+        previous.count = lane.tail_index
+        previous.next = number
+        page.previous = old
+        page.jump = jump_of(h, previous, old)
+        jump = rota_page_at(h, page.jump)
+        page.jump_sequence = jump.sequence
+    else:
+        lane.head = number
+    lane.tail = number
+    lane.tail_index = 0
+    if old:
+        release_if_dead(h, queue, lane, old)
+    return 0
+
+
+cdef inline bint tail_is_full(rota_handle *h, rota_lane *lane) noexcept nogil:
+    return lane.tail == 0 or lane.tail_index >= rota_page_slots(rota_page_at(h, lane.tail))
+
+
+cdef int append_plain(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t first_id, uint32_t count,
+                      uint32_t file, uint64_t cell) noexcept nogil:
+    """Add `count` FRESH messages whose frame headers follow each other.  The put line is saved."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef uint32_t done = 0, here, i
+    cdef rota_page *page
+    cdef rota_slot *slot
+    cdef uint64_t word = rota_slot_word(file, 0, ROTA_SLOT_FRESH, 0)
+    while done < count:
+        if tail_is_full(h, lane) and new_chunk(h, queue, level, first_id + done) < 0:
+            return -1
+        page = rota_page_at(h, lane.tail)
+        here = rota_page_slots(page) - lane.tail_index
+        if here > count - done:
+            here = count - done
+        slot = rota_page_slot(page, lane.tail_index)
+        for i in range(here):
+            slot[i].id = first_id + done + i
+            slot[i].word = word | (cell + done + i)
+        lane.tail_index += here
+        done += here
+    lane.last_id = first_id + count - 1
+    lane.appended += count
+    lane.appended_fresh += count
+    return 0
+
+
+cdef rota_slot_ref append_slot(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id,
+                               uint64_t word) noexcept nogil:
+    """Add one slot in any state; 0 when there is no room.  The put line is saved."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef rota_page *page
+    cdef rota_slot *slot
+    if tail_is_full(h, lane) and new_chunk(h, queue, level, id) < 0:
+        return 0
+    page = rota_page_at(h, lane.tail)
+    slot = rota_page_slot(page, lane.tail_index)
+    slot.id = id
+    slot.word = word
+    if rota_slot_state(word) == ROTA_SLOT_FRESH:
+        lane.appended_fresh += 1
+        if rota_slot_flags(word) & ROTA_SLOT_EXPIRES:
+            rota_save(h, page)
+            page.irregular += 1
+    else:
+        rota_save(h, page)
+        page.irregular += 1
+    lane.tail_index += 1
+    lane.last_id = id
+    lane.appended += 1
+    return rota_ref(lane.tail, lane.tail_index - 1)
+
+
+cdef rota_slot_ref append_straggler(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id,
+                                    uint64_t word) noexcept nogil:
+    """Add a message that keeps an older id; 0 when there is no room.  Both lines of the lane are saved."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef rota_page *page = rota_page_at(h, lane.stragglers)
+    cdef rota_slot *slot
+    cdef rota_record *record
+    cdef uint32_t number
+    if lane.stragglers == 0 or lane.straggler_index >= rota_page_slots(page):
+        number = rota_page_take_small(h, ROTA_PAGE_STRAGGLERS)
+        if number == 0:
+            return 0
+        if lane.stragglers:
+            rota_save(h, page)
+            page.count = lane.straggler_index
+        page = rota_page_at(h, number)
+        page.queue = queue.number
+        page.level = level
+        lane.stragglers = number
+        lane.straggler_index = 0
+    rota_save(h, &h.control.tables[ROTA_TABLE_STRAGGLERS])
+    record = rota_table_put(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], id)
+    if record == NULL:
+        return 0
+    record.a = rota_ref(lane.stragglers, lane.straggler_index)
+    record.b = queue.number
+    slot = rota_page_slot(page, lane.straggler_index)
+    slot.id = id
+    slot.word = rota_slot_with_flags(word, rota_slot_flags(word) | ROTA_SLOT_STRAGGLER)
+    lane.straggler_index += 1
+    lane.appended += 1
+    return record.a
+
+
+cdef uint32_t search(rota_handle *h, rota_lane *lane, uint64_t id) noexcept nogil:
+    """Number of the chunk with the highest first_id that is not above `id`; 0 when there is none."""
+    cdef uint32_t number = lane.tail
+    cdef rota_page *page
+    cdef rota_page *jump
+    cdef uint64_t steps = 0
+    if lane.cursor:
+        page = rota_page_at(h, lane.cursor)
+        if page.kind == ROTA_PAGE_CHUNK and page.first_id <= id:
+            if lane.cursor == lane.tail:
+                return lane.cursor
+            jump = chunk_at(h, page.next)
+            if jump != NULL and jump.first_id > id:
+                return lane.cursor
+    while number:
+        page = chunk_at(h, number)
+        steps += 1
+        if page == NULL or steps > 1 << 24:
+            return 0
+        if page.first_id <= id:
+            return number
+        jump = chunk_at(h, page.jump) if page.jump else NULL
+        if jump != NULL and jump.sequence == page.jump_sequence and jump.queue == page.queue \
+                and jump.level == page.level and jump.first_id > id:
+            number = page.jump
+        else:
+            number = page.previous
+    return 0
+
+
+cdef bint find_in_chunk(rota_page *page, uint32_t count, uint64_t id, uint32_t *index) noexcept nogil:
+    """Binary search, after a guess that the ids are dense."""
+    cdef uint32_t low = 0, high = count, middle
+    cdef uint64_t guess
+    if count == 0 or id < page.first_id:
+        return False
+    guess = id - rota_page_slot(page, 0).id
+    if guess < count and rota_page_slot(page, <uint32_t>guess).id == id:
+        index[0] = <uint32_t>guess
+        return True
+    while low < high:
+        middle = (low + high) // 2
+        if rota_page_slot(page, middle).id < id:
+            low = middle + 1
+        else:
+            high = middle
+    index[0] = low
+    return low < count and rota_page_slot(page, low).id == id
+
+
+cdef bint find_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id, Found *found) noexcept nogil:
+    """Find a message by id among the ordered slots of one lane."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    found.number = search(h, lane, id)
+    if found.number == 0:
+        return False
+    found.page = rota_page_at(h, found.number)
+    found.queue = queue
+    found.lane = lane
+    found.level = level
+    if not find_in_chunk(found.page, chunk_count(lane, found.number, found.page), id, &found.index):
+        return False
+    found.slot = rota_page_slot(found.page, found.index)
+    return True
+
+
+cdef bint find(rota_handle *h, rota_queue *queue, uint64_t id, Found *found) noexcept nogil:
+    """Find a live message of the queue by id, in any lane or among the stragglers."""
+    cdef rota_record *record
+    cdef uint32_t level
+    if h.control.tables[ROTA_TABLE_STRAGGLERS].count:
+        record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], id)
+        if record != NULL and record.b == queue.number:
+            found.number = rota_ref_page(record.a)
+            found.index = rota_ref_index(record.a)
+            found.page = rota_page_at(h, found.number)
+            found.slot = rota_slot_at(h, record.a)
+            if found.page.kind == ROTA_PAGE_STRAGGLERS and found.page.level < 10 and found.slot.id == id:
+                found.queue = queue
+                found.level = found.page.level
+                found.lane = &queue.lanes[found.level]
+                return True
+    for level in range(10):
+        if queue.lanes[level].tail and find_in_lane(h, queue, level, id, found) \
+                and rota_slot_state(found.slot.word) != ROTA_SLOT_MOVED:
+            return True
+    return False
+
+
+cdef bint ahead_of_cursor(rota_handle *h, const Found *found) noexcept nogil:
+    """Whether the cursor has not come to this slot yet (ordered slots only)."""
+    cdef rota_page *page
+    if found.page.kind != ROTA_PAGE_CHUNK:
+        return False
+    if found.lane.cursor == 0:
+        return True
+    if found.lane.cursor == found.number:
+        return found.index >= found.lane.cursor_index
+    page = rota_page_at(h, found.lane.cursor)
+    return found.page.sequence > page.sequence
+
+
+cdef void set_word(rota_handle *h, rota_slot *slot, uint64_t word) noexcept nogil:
+    rota_save(h, slot)
+    slot.word = word
+
+
+cdef void frame_dead(rota_handle *h, uint64_t word) noexcept nogil:
+    """The frame at this place is no longer the place of a live message."""
+    cdef rota_segment *segment
+    if rota_slot_file(word) < ROTA_SEGMENT_COUNT_MAX:
+        segment = &h.control.segments[rota_slot_file(word)]
+        rota_save(h, segment)
+        segment.dead += 1
+
+
+cdef void release_if_dead(rota_handle *h, rota_queue *queue, rota_lane *lane, uint32_t number) noexcept nogil:
+    cdef rota_page *page = rota_page_at(h, number)
+    if page.kind == ROTA_PAGE_CHUNK and number != lane.tail and page.dead >= page.count:
+        release_chunk(h, queue, lane, number)
+
+
+cdef void release_chunk(rota_handle *h, rota_queue *queue, rota_lane *lane, uint32_t number) noexcept nogil:
+    """Unlink a chunk of settled slots and give it back.  The claim line is saved here, the put line too."""
+    cdef rota_page *page = rota_page_at(h, number)
+    cdef rota_page *other
+    save_put_line(h, lane)
+    save_claim_line(h, lane)
+    if lane.cursor == number or (lane.cursor == 0 and lane.head == number):
+        lane.cursor = page.next
+        lane.cursor_index = 0
+    if page.next:
+        other = rota_page_at(h, page.next)
+        rota_save(h, other)
+        other.previous = page.previous
+    if page.previous:
+        other = rota_page_at(h, page.previous)
+        rota_save(h, other)
+        other.next = page.next
+    else:
+        lane.head = page.next
+    rota_page_give(h, number)
+
+
+cdef void forget_history(rota_handle *h, rota_slot *slot) noexcept nogil:
+    """A settled message needs neither counts nor a place among the stragglers."""
+    cdef unsigned flags = rota_slot_flags(slot.word)
+    if flags & ROTA_SLOT_HISTORY:
+        rota_save(h, &h.control.tables[ROTA_TABLE_HISTORY])
+        rota_table_remove(h, &h.control.tables[ROTA_TABLE_HISTORY], slot.id)
+    if flags & ROTA_SLOT_STRAGGLER:
+        rota_save(h, &h.control.tables[ROTA_TABLE_STRAGGLERS])
+        rota_table_remove(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], slot.id)
+    if flags & ROTA_SLOT_EXPIRES:
+        rota_save(h, &h.control.tables[ROTA_TABLE_EXPIRY])
+        rota_table_remove(h, &h.control.tables[ROTA_TABLE_EXPIRY], slot.id)
+
+
+cdef void leave_ready(rota_handle *h, Found *found) noexcept nogil:
+    """Take a slot out of the counts of its present state.  The claim line is saved by the caller."""
+    cdef unsigned state = rota_slot_state(found.slot.word)
+    if state == ROTA_SLOT_FRESH:
+        if ahead_of_cursor(h, found):
+            found.lane.consumed += 1
+            rota_save(h, found.page)
+            found.page.irregular += 1
+    elif state == ROTA_SLOT_RETURNED:
+        if not rota_slot_flags(found.slot.word) & ROTA_SLOT_CLAIMED:
+            found.lane.returned -= 1
+    elif state == ROTA_SLOT_DELAYED:
+        found.lane.delayed -= 1
+    elif state == ROTA_SLOT_PARKED:
+        found.lane.parked -= 1
+
+
+cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nogil:
+    """End one live message: ACKED, KILLED, EXPIRED or MOVED."""
+    cdef unsigned flags = rota_slot_flags(found.slot.word)
+    if not rota_slot_live(found.slot.word):
+        return
+    save_claim_line(h, found.lane)
+    leave_ready(h, found)
+    if state != ROTA_SLOT_MOVED:
+        frame_dead(h, found.slot.word)
+        forget_history(h, found.slot)
+    elif flags & ROTA_SLOT_STRAGGLER:
+        rota_save(h, &h.control.tables[ROTA_TABLE_STRAGGLERS])
+        rota_table_remove(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], found.slot.id)
+    if flags & (ROTA_SLOT_SUSPECT | ROTA_SLOT_EXPIRES):
+        rota_save(h, &found.queue.due)
+        if flags & ROTA_SLOT_SUSPECT:
+            found.queue.suspects -= 1
+        if flags & ROTA_SLOT_EXPIRES:
+            found.queue.expiring -= 1
+    set_word(h, found.slot, rota_slot_with_state(found.slot.word, state))
+    found.lane.settled += 1
+    rota_save(h, found.page)
+    found.page.dead += 1
+    if found.page.kind == ROTA_PAGE_CHUNK:
+        release_if_dead(h, found.queue, found.lane, found.number)
+    elif found.number != found.lane.stragglers and found.page.dead >= found.page.count:
+        rota_page_give(h, found.number)
+
+
+cdef uint64_t settle_run(rota_handle *h, rota_queue *queue, rota_lane *lane, Found *at, uint64_t last_id,
+                         unsigned state) noexcept nogil:
+    """End the FRESH slots from `at` to `last_id` inside one chunk; returns how many."""
+    cdef uint32_t count = chunk_count(lane, at.number, at.page), i = at.index, ahead = 0
+    cdef uint64_t ended = 0, word
+    cdef uint32_t cursor_from = 0
+    cdef rota_slot *slot
+    cdef rota_segment *segment = NULL
+    cdef uint32_t file = 0xffffffff
+    cdef rota_page *cursor
+    if lane.cursor == at.number:
+        cursor_from = lane.cursor_index
+    elif lane.cursor:
+        cursor = rota_page_at(h, lane.cursor)
+        cursor_from = 0 if at.page.sequence > cursor.sequence else count
+    rota_save(h, at.page)
+    while i < count:
+        slot = rota_page_slot(at.page, i)
+        if slot.id > last_id:
+            break
+        if i == at.index or (<size_t>slot & 63) == 0:
+            rota_save(h, slot)
+        word = slot.word
+        if rota_slot_state(word) == ROTA_SLOT_FRESH:
+            if rota_slot_flags(word):
+                forget_flags(h, queue, slot)
+            slot.word = rota_slot_with_state(word, state)
+            if rota_slot_file(word) != file:
+                file = rota_slot_file(word)
+                segment = &h.control.segments[file % ROTA_SEGMENT_COUNT_MAX]
+                rota_save(h, segment)
+            segment.dead += 1
+            ended += 1
+            if i >= cursor_from:
+                ahead += 1
+        i += 1
+    at.page.dead += <uint32_t>ended
+    at.page.irregular += ahead
+    lane.consumed += ahead
+    lane.settled += ended
+    return ended
+
+
+cdef void forget_flags(rota_handle *h, rota_queue *queue, rota_slot *slot) noexcept nogil:
+    cdef unsigned flags = rota_slot_flags(slot.word)
+    forget_history(h, slot)
+    if flags & (ROTA_SLOT_SUSPECT | ROTA_SLOT_EXPIRES):
+        rota_save(h, &queue.due)
+        if flags & ROTA_SLOT_SUSPECT:
+            queue.suspects -= 1
+        if flags & ROTA_SLOT_EXPIRES:
+            queue.expiring -= 1
+
+
+cdef uint64_t settle_range(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t first_id, uint64_t last_id,
+                           unsigned state) noexcept nogil:
+    """End every FRESH slot of the lane from first_id to last_id; returns how many there were."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef Found at
+    cdef uint64_t ended = 0
+    cdef uint32_t number, next_number
+    cdef uint64_t steps = 0
+    save_claim_line(h, lane)
+    if not find_in_lane(h, queue, level, first_id, &at):
+        if at.number == 0:  # the range starts below the first chunk
+            at.number = lane.head
+            at.index = 0
+        if at.number == 0:
+            return 0
+    number = at.number
+    while number and steps < 1 << 24:
+        at.page = chunk_at(h, number)
+        if at.page == NULL or at.page.first_id > last_id:
+            break
+        at.number = number
+        next_number = at.page.next
+        ended += settle_run(h, queue, lane, &at, last_id, state)
+        release_if_dead(h, queue, lane, number)
+        number = next_number
+        at.index = 0
+        steps += 1
+    return ended
+
+
+cdef uint64_t order_of(rota_handle *h, const rota_slot *slot) noexcept nogil:
+    """Place of a message in the order of its lane: its id, or for a straggler the time of its arrival."""
+    cdef rota_record *record
+    if rota_slot_flags(slot.word) & ROTA_SLOT_STRAGGLER:
+        record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], slot.id)
+        if record != NULL and record.c:
+            return record.c
+    return slot.id
+
+
+cdef int make_ready(rota_handle *h, Found *found, uint64_t order) noexcept nogil:
+    """Put a live slot (taken out of its state by leave_ready) among the returned ones of its lane."""
+    cdef unsigned flags = rota_slot_flags(found.slot.word) & ~<unsigned>ROTA_SLOT_CLAIMED
+    cdef uint64_t word = rota_slot_with_state(found.slot.word, ROTA_SLOT_RETURNED)
+    set_word(h, found.slot, rota_slot_with_flags(word, flags))
+    found.lane.returned += 1
+    return rota_heap_push(h, &found.lane.heap, order, found.slot.id, rota_ref(found.number, found.index))
+
+
+cdef int make_delayed(rota_handle *h, Found *found, uint64_t due_ns) noexcept nogil:
+    """Put a live slot (taken out of its state) among the delayed ones of its queue."""
+    cdef unsigned flags = rota_slot_flags(found.slot.word) & ~<unsigned>ROTA_SLOT_CLAIMED
+    cdef uint64_t word = rota_slot_with_state(found.slot.word, ROTA_SLOT_DELAYED)
+    set_word(h, found.slot, rota_slot_with_flags(word, flags))
+    found.lane.delayed += 1
+    rota_save(h, &found.queue.due)
+    return rota_heap_push(h, &found.queue.due, due_ns, found.slot.id, rota_ref(found.number, found.index))

@@ -1,0 +1,17 @@
+# Messages that come back: returned by hand, by a dead owner, by the end of a lease, by expiry.
+from libc.stdint cimport uint32_t, uint64_t
+
+from engine.control cimport rota_queue
+from engine.handle cimport rota_handle
+from engine.status cimport rota_error
+
+from rota._core.draft cimport Draft
+
+cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id, uint64_t handouts,
+                    uint64_t excused, uint64_t due_ns, bint suspect) noexcept nogil
+cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
+cdef int reap_leases(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
+cdef int reap_at_open(rota_handle *h, rota_error *error) noexcept nogil
+cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rota_error *error) noexcept nogil
+cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil
+cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil

@@ -1,0 +1,394 @@
+"""Messages that come back: by a dead owner, by the end of a lease, by expiry.  One code for the living and the open.
+
+What holds:
+
+1. All records of a dead owner are treated together: one shown message is charged; of several none is, all become
+   suspects; those never shown go back uncounted and unlogged.
+2. The verdict is written into each record before the commit and a repeat uses it; counts are absolute, taken from the
+   record; a message that came back already is no member any more (claim.pyx), so a repeat changes nothing.
+3. A message whose attempts are used up moves to its error queue in the same commit; when that queue cannot take it,
+   it is parked: kept, not handed out, never dropped.
+4. An owner is dead only when its byte of the lock file can be locked.
+"""
+
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.failpoint cimport *
+from engine.format cimport *
+from engine.pool cimport *
+from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
+from engine.status cimport *
+
+from rota._core.append cimport Placed, SPACE_SETTLE, append_commit
+from rota._core.claim cimport free_claim, free_members, generation_of, is_member, shown_of
+from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_seal, draft_settle
+from rota._core.lane cimport *
+from rota._core.lock cimport lock_enter, lock_leave
+
+cdef enum:
+    IDS_PER_COMMIT = 256
+
+
+cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil:
+    """Wake those who wait for a message; called after the unlock."""
+    rota_fence()
+    if rota_load_relaxed_u32(&queue.waiters):
+        rota_fetch_add_u32(&queue.wake_sequence, 1)
+        rota_failpoint(h.failpoints, ROTA_AT_WAKE_BEFORE)
+        h.os.futex_wake(h.os, &queue.wake_sequence, 0x7fffffff)
+
+
+cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil:
+    """Wake whom the operations of a commit concern."""
+    cdef rota_op_cursor cursor
+    cdef rota_op op
+    cdef const uint8_t *extra
+    cdef rota_queue *queue
+    cdef bint space = False
+    rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
+    while rota_op_next(&cursor, &op, &extra):
+        queue = NULL
+        if op.kind == ROTA_OP_PUT or op.kind == ROTA_OP_RETURN or op.kind == ROTA_OP_QUEUE:
+            queue = queue_at(h, op.queue)
+        elif op.kind == ROTA_OP_MOVE:
+            queue = queue_at(h, <uint32_t>op.a)
+        if queue != NULL:
+            wake_queue(h, queue)
+        if op.kind != ROTA_OP_PUT:
+            space = True
+    if space and rota_load_relaxed_u32(&h.control.space_waiters):
+        rota_fetch_add_u32(&h.control.space_sequence, 1)
+        h.os.futex_wake(h.os, &h.control.space_sequence, 0x7fffffff)
+
+
+cdef bint takes_errors(rota_handle *h, rota_queue *queue, uint32_t number) noexcept nogil:
+    cdef rota_queue *target = queue_at(h, number)
+    return target != NULL and target != queue and target.state == ROTA_QUEUE_OPEN \
+        and (target.options.max_messages == 0 or queue_live(target) < target.options.max_messages)
+
+
+cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id, uint64_t handouts,
+                    uint64_t excused, uint64_t due_ns, bint suspect) noexcept nogil:
+    """The operation that puts one message back with these counts, or moves it to the error queue, or parks it."""
+    cdef uint64_t counts
+    cdef uint8_t detail = 1 if suspect else 0
+    counts = handouts | excused << 32
+    if queue.options.max_attempts and handouts - excused >= queue.options.max_attempts:
+        if takes_errors(h, queue, queue.options.error_queue):
+            return draft_op(draft, ROTA_OP_MOVE, ROTA_MOVE_ATTEMPTS, queue.number, id, queue.options.error_queue,
+                            counts, NULL, 0)
+        detail |= 2
+    return draft_op(draft, ROTA_OP_RETURN, detail, queue.number, id, counts, due_ns, NULL, 0)
+
+
+cdef uint32_t shown_members(rota_handle *h, uint32_t index, uint64_t *ids, uint32_t limit, bint opening) noexcept nogil:
+    """Ids of the record's members that were shown, at most `limit`; returns how many there are at least."""
+    cdef rota_claim *record = &h.claims[index]
+    cdef rota_queue *queue = queue_at(h, record.queue)
+    cdef uint64_t end = record.first_id + shown_of(record)
+    cdef uint32_t count = 0, number, i
+    cdef Found found
+    if queue == NULL or record.level > 9 or shown_of(record) == 0:
+        return 0
+    if record.kind == ROTA_CLAIM_SINGLE:
+        if find(h, queue, record.first_id, &found) and rota_slot_live(found.slot.word) \
+                and (opening or is_member(h, record, &found)):
+            ids[0] = record.first_id
+            return 1
+        return 0
+    if not find_in_lane(h, queue, record.level, record.first_id, &found) and found.number == 0:
+        found.number = queue.lanes[record.level].head
+        found.index = 0
+    found.queue = queue
+    found.level = record.level
+    found.lane = &queue.lanes[record.level]
+    number = found.number
+    i = found.index
+    while number and count < limit:
+        found.number = number
+        found.page = rota_page_at(h, number)
+        if found.page.kind != ROTA_PAGE_CHUNK:
+            break
+        while i < chunk_count(found.lane, number, found.page) and count < limit:
+            found.index = i
+            found.slot = rota_page_slot(found.page, i)
+            if found.slot.id >= end or found.slot.id > record.last_id:
+                return count
+            if found.slot.id >= record.first_id and rota_slot_state(found.slot.word) == ROTA_SLOT_FRESH \
+                    and (opening or is_member(h, record, &found)):
+                ids[count] = found.slot.id
+                count += 1
+            i += 1
+        number = found.page.next
+        i = 0
+    return count
+
+
+cdef bint belongs(rota_handle *h, uint32_t index, uint32_t process, uint32_t generation) noexcept nogil:
+    cdef rota_claim *record = &h.claims[index]
+    return record.state == ROTA_CLAIM_ACTIVE and record.process == process \
+        and record.process_generation == generation
+
+
+cdef uint32_t judge(rota_handle *h, uint32_t process, uint32_t generation, bint opening) noexcept nogil:
+    """Write the verdict into every record of one dead owner."""
+    cdef uint64_t ids[4]
+    cdef uint32_t index, shown = 0, verdict
+    cdef bint broken = False
+    for index in range(h.control.claim_used):
+        if belongs(h, index, process, generation):
+            if h.claims[index].verdict:
+                return h.claims[index].verdict
+            if shown < 2:
+                shown += shown_members(h, index, ids, 2, opening)
+            broken = broken or h.claims[index].flags & ROTA_CLAIM_BROKEN
+    verdict = ROTA_VERDICT_CHARGE if shown == 1 and not (opening and broken) else ROTA_VERDICT_SUSPECT
+    for index in range(h.control.claim_used):
+        if belongs(h, index, process, generation):
+            h.claims[index].verdict = verdict
+    rota_failpoint(h.failpoints, ROTA_AT_REAP_VERDICT)
+    return verdict
+
+
+cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uint32_t count, uint32_t verdict,
+                        bint opening, rota_error *error) noexcept nogil:
+    """Log the return of shown members of one record."""
+    cdef rota_claim *record = &h.claims[index]
+    cdef rota_queue *queue = queue_at(h, record.queue)
+    cdef uint64_t handouts = <uint64_t>record.handouts + 1, excused = record.excused
+    cdef bint suspect = verdict == ROTA_VERDICT_SUSPECT
+    cdef Draft draft
+    cdef Placed placed
+    cdef Settle settle
+    cdef uint32_t i
+    cdef int status
+    if suspect:
+        excused += 1
+    draft_begin(&draft, h)
+    memset(&settle, 0, sizeof(settle))
+    settle.claim = index
+    settle.generation = generation_of(record)
+    settle.queue = record.queue
+    settle.level = record.level
+    settle.count = 1
+    settle.reaper = 1
+    for i in range(count):
+        draft_back(h, &draft, queue, ids[i], handouts, excused, 0, suspect)
+        settle.first_id = ids[i]
+        settle.last_id = ids[i]
+        if not opening:
+            draft_settle(&draft, &settle)
+    status = draft_seal(&draft)
+    if status == ROTA_OK:
+        status = append_commit(h, &draft, SPACE_SETTLE, &placed, error)
+    if status == ROTA_OK:
+        wake_draft(h, &draft)
+    draft_end(&draft)
+    return status
+
+
+cdef int reap_record(rota_handle *h, uint32_t index, uint32_t generation, uint32_t verdict, bint opening,
+                     rota_error *error) noexcept nogil:
+    """Return what one record still holds, then free it."""
+    cdef uint64_t ids[256]
+    cdef rota_claim *record = &h.claims[index]
+    cdef rota_queue *queue
+    cdef uint32_t count
+    cdef int status
+    while True:
+        status = lock_enter(h, error)
+        if status != ROTA_OK:
+            return status
+        if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != generation:
+            lock_leave(h)
+            return ROTA_OK
+        count = shown_members(h, index, ids, IDS_PER_COMMIT, opening)
+        if count == 0:
+            break
+        lock_leave(h)
+        status = commit_returns(h, index, ids, count, verdict, opening, error)
+        if status == ROTA_LEASE_LOST:
+            continue  # its holder settled something meanwhile: look again
+        if status != ROTA_OK:
+            return status
+        rota_failpoint(h.failpoints, ROTA_AT_REAP_COMMITTED)
+        if opening and record.kind == ROTA_CLAIM_SINGLE:
+            status = lock_enter(h, error)
+            if status != ROTA_OK:
+                return status
+            break
+    queue = queue_at(h, record.queue)
+    if queue != NULL:
+        rota_save(h, &queue.due)
+        if not opening:
+            free_members(h, record, record.first_id, record.last_id)
+            queue.claimed -= record.count
+    free_claim(h, index)
+    rota_settle_undo(h)
+    h.control.reaped_claims += 1
+    lock_leave(h)
+    rota_failpoint(h.failpoints, ROTA_AT_REAP_FREED)
+    if queue != NULL:
+        wake_queue(h, queue)
+    return ROTA_OK
+
+
+cdef int reap_owner(rota_handle *h, uint32_t process, uint32_t generation, bint opening, uint32_t *reaped,
+                    rota_error *error) noexcept nogil:
+    cdef uint32_t index, verdict
+    cdef int status = lock_enter(h, error)
+    if status != ROTA_OK:
+        return status
+    verdict = judge(h, process, generation, opening)
+    lock_leave(h)
+    for index in range(h.control.claim_used):
+        if belongs(h, index, process, generation):
+            status = reap_record(h, index, generation_of(&h.claims[index]), verdict, opening, error)
+            if status != ROTA_OK:
+                return status
+            reaped[0] += 1
+    return ROTA_OK
+
+
+cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil:
+    """Take over from every attached process whose lock is gone."""
+    cdef uint32_t index
+    cdef rota_process *process
+    cdef int status, result
+    for index in range(ROTA_PROCESS_COUNT_MAX):
+        process = &h.control.processes[index]
+        if process.state == 0 or index == h.process:
+            continue
+        result = h.os.lock_range(h.os, h.lock_fd, 1 + index, 1, True)
+        if result < 0:
+            continue  # alive, or another one is reaping it
+        status = ROTA_OK
+        if process.state:
+            status = reap_owner(h, index, process.generation, False, reaped, error)
+            if status == ROTA_OK:
+                process.state = 0
+        h.os.unlock_range(h.os, h.lock_fd, 1 + index, 1)
+        if status != ROTA_OK:
+            return status
+    return ROTA_OK
+
+
+cdef int reap_leases(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil:
+    """Claims whose lease ended: what was shown is charged, the rest goes back free."""
+    cdef uint64_t now_ns = h.os.clock_boot_ns(h.os)
+    cdef uint32_t index, generation
+    cdef bint over
+    cdef int status
+    for index in range(h.control.claim_used):
+        if h.claims[index].state != ROTA_CLAIM_ACTIVE or h.claims[index].lease_deadline_ns > now_ns:
+            continue
+        status = lock_enter(h, error)
+        if status != ROTA_OK:
+            return status
+        over = h.claims[index].state == ROTA_CLAIM_ACTIVE and h.claims[index].lease_deadline_ns <= now_ns
+        generation = generation_of(&h.claims[index])
+        if over:
+            h.claims[index].verdict = ROTA_VERDICT_CHARGE
+        lock_leave(h)
+        if over:
+            status = reap_record(h, index, generation, ROTA_VERDICT_CHARGE, False, error)
+            if status != ROTA_OK:
+                return status
+            reaped[0] += 1
+    return ROTA_OK
+
+
+cdef int reap_at_open(rota_handle *h, rota_error *error) noexcept nogil:
+    """After a rebuild: every owner is dead; what was shown is charged, all else lies in the lanes already."""
+    cdef uint32_t index, other, used = 0, reaped = 0
+    cdef rota_claim *record
+    cdef int status
+    for index in range(ROTA_CLAIM_COUNT):
+        record = &h.claims[index]
+        if record.state == ROTA_CLAIM_ACTIVE and (record.queue >= ROTA_QUEUE_COUNT_MAX or record.level > 9
+                                                  or record.first_id > record.last_id):
+            record.state = ROTA_CLAIM_FREE  # damaged: it names nothing
+        if record.state != ROTA_CLAIM_FREE:
+            used = index + 1
+        if record.state == ROTA_CLAIM_PREPARED:
+            record.state = ROTA_CLAIM_FREE
+    h.control.claim_used = used
+    for index in range(used):
+        if h.claims[index].state == ROTA_CLAIM_ACTIVE:
+            h.control.claim_count += 1
+            h.control.processes[h.claims[index].process % ROTA_PROCESS_COUNT_MAX].claims += 1
+    for index in range(used):
+        if h.claims[index].state == ROTA_CLAIM_ACTIVE:
+            status = reap_owner(h, h.claims[index].process, h.claims[index].process_generation, True, &reaped, error)
+            if status != ROTA_OK:
+                return status
+    for index in range(used):
+        h.claims[index].next_free = 0
+    h.control.claim_free = 0
+    h.control.claim_used = 0
+    h.control.claim_count = 0
+    h.recovery.reaped_claims = reaped
+    return ROTA_OK
+
+
+cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rota_error *error) noexcept nogil:
+    """End the expired messages that nobody holds, at most 1000: to the error queue if there is one."""
+    cdef uint64_t now_ns = h.os.clock_wall_ns(h.os)
+    cdef rota_lane *lane
+    cdef rota_page *page
+    cdef rota_slot *slot
+    cdef rota_record *record
+    cdef Draft draft
+    cdef Placed placed
+    cdef Found found
+    cdef uint64_t ids[1000]
+    cdef uint32_t level, number, i, count = 0
+    cdef int status = lock_enter(h, error)
+    if status != ROTA_OK:
+        return status
+    if h.control.log.time_ns > now_ns:
+        now_ns = h.control.log.time_ns
+    for level in range(10):
+        lane = &queue.lanes[level]
+        number = lane.head
+        while number and count < 1000:
+            page = rota_page_at(h, number)
+            if page.kind != ROTA_PAGE_CHUNK:
+                break
+            if page.min_expiry_ns <= now_ns:
+                for i in range(chunk_count(lane, number, page)):
+                    slot = rota_page_slot(page, i)
+                    if count >= 1000 or not rota_slot_live(slot.word) \
+                            or not rota_slot_flags(slot.word) & ROTA_SLOT_EXPIRES:
+                        continue
+                    found.page, found.number, found.index = page, number, i
+                    found.slot, found.lane, found.queue, found.level = slot, lane, queue, level
+                    record = rota_table_find(h, &h.control.tables[ROTA_TABLE_EXPIRY], slot.id)
+                    if record == NULL or record.a > now_ns or rota_slot_flags(slot.word) & ROTA_SLOT_CLAIMED \
+                            or (rota_slot_state(slot.word) == ROTA_SLOT_FRESH and not ahead_of_cursor(h, &found)):
+                        continue
+                    ids[count] = slot.id
+                    count += 1
+            number = page.next
+    lock_leave(h)
+    expired[0] = count
+    if count == 0:
+        return ROTA_OK
+    draft_begin(&draft, h)
+    if takes_errors(h, queue, queue.options.error_queue):
+        for i in range(count):
+            draft_op(&draft, ROTA_OP_MOVE, ROTA_MOVE_EXPIRED, queue.number, ids[i], queue.options.error_queue, 0,
+                     NULL, 0)
+    else:
+        draft_op(&draft, ROTA_OP_EXPIRE, 0, queue.number, 0, count, 0, ids, count * 8)
+    status = draft_seal(&draft)
+    if status == ROTA_OK:
+        status = append_commit(h, &draft, SPACE_SETTLE, &placed, error)
+    if status == ROTA_OK:
+        queue.expired += count
+        wake_draft(h, &draft)
+    draft_end(&draft)
+    return status
