@@ -38,8 +38,10 @@ class Model(Generic[State]):
     groups: ClassVar[tuple[tuple[str, ...], ...]] = ()
     # Profiles that a search must exhaust in seconds; the first test slice uses them.
     quick: ClassVar[tuple[str, ...]] = ()
-    # True: from every state some path must lead to a state for which goal() holds.
-    has_goal: ClassVar[bool] = False
+    # Guards that another one covers within the bounds: none is caught alone.
+    second_lines: ClassVar[tuple[str, ...]] = ()
+    # What only the full run catches, guards or groups of them.
+    slow: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def __init__(self, profile: str, off: Collection[str] = ()) -> None:
         unknown = set(off) - set(self.guards)
@@ -56,10 +58,6 @@ class Model(Generic[State]):
 
     def check(self, state: State) -> None:
         """Raise Violation if the state breaks an invariant."""
-
-    def goal(self, state: State) -> bool:
-        """Has the state what every state must be able to reach?  Used with has_goal."""
-        return False
 
     def show(self, state: State) -> str:
         return str(state)
@@ -78,7 +76,6 @@ def search(model: Model[State], state_max: int = 3_000_000, seconds: float = 600
     start = time.monotonic()
     first = model.initial()
     parent: dict[State, tuple[State, Label] | None] = {first: None}
-    edges: dict[State, list[State]] = {}
     todo = deque([first])
 
     def result(why: str | None, trace: list[Label], exhausted: bool) -> Result:
@@ -93,16 +90,10 @@ def search(model: Model[State], state_max: int = 3_000_000, seconds: float = 600
                 if after not in parent:
                     parent[after] = (state, label)
                     todo.append(after)
-                if model.has_goal:
-                    edges.setdefault(after, []).append(state)
         except Violation as violation:
             return result(str(violation), [*_path(parent, state), *violation.tail], False)
         if len(parent) > state_max or time.monotonic() - start > seconds:
             return result(None, [], False)
-    if model.has_goal:
-        stuck = _stuck(model, parent, edges)
-        if stuck is not None:
-            return result("no way back from here", _path(parent, stuck), False)
     return result(None, [], True)
 
 
@@ -113,22 +104,6 @@ def _path(parent: Mapping[State, tuple[State, Label] | None], state: State) -> l
         labels.append(step[1])
         step = parent[step[0]]
     return labels[::-1]
-
-
-def _stuck(
-    model: Model[State],
-    parent: Mapping[State, object],
-    edges: Mapping[State, list[State]],
-) -> State | None:
-    """The first state, in order of distance, from which no goal can be reached."""
-    todo = [state for state in parent if model.goal(state)]
-    good = set(todo)
-    while todo:
-        for before in edges.get(todo.pop(), ()):
-            if before not in good:
-                good.add(before)
-                todo.append(before)
-    return next((state for state in parent if state not in good), None)
 
 
 def put(items: tuple[Any, ...], index: int, item: object) -> tuple[Any, ...]:

@@ -42,6 +42,9 @@ Copied = tuple[tuple[File, ...], tuple[tuple[int, int], ...], Commit]
 
 class LogModel(Recovery):
     quick = ("jobdeath", "border", "twofile", "recover", "twocrash")
+    groups = (("reader_verify", "reader_reload"), ("job_lock", "copy_always"))
+    second_lines = ("sub_epoch", "lsn_in_commit")  # the chain covers them
+    slow = (("checkpoint_bits",), ("free_last",), ("copy_admit",), *groups)
     looked: set[object]  # what a crash was tried on
 
     def initial(self) -> State:

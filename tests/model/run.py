@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from tests.model.apply_model import ApplyModel
@@ -36,9 +37,9 @@ MODELS: dict[str, type[Model[Any]]] = {
 
 
 def mutations(model: type[Model[Any]]) -> list[tuple[str, ...]]:
-    """Each guard alone, unless it is listed in a group, which is then switched off as a whole."""
-    grouped = {guard for group in model.groups for guard in group}
-    return [(guard,) for guard in model.guards if guard not in grouped] + list(model.groups)
+    """Each guard alone, or with its group; second lines, which another guard covers, are left out."""
+    covered = {guard for group in model.groups for guard in group} | set(model.second_lines)
+    return [(guard,) for guard in model.guards if guard not in covered] + list(model.groups)
 
 
 def find(model: type[Model[Any]], off: tuple[str, ...], limits: argparse.Namespace) -> tuple[str, Result]:
@@ -50,22 +51,22 @@ def find(model: type[Model[Any]], off: tuple[str, ...], limits: argparse.Namespa
     return profile, result
 
 
-def row(table: bool, *cells: object) -> None:
-    text = [str(cell) for cell in cells]
-    if table:
-        print("| " + " | ".join(text) + " |", flush=True)
-    else:
-        print(
-            f"{text[0]:9} {text[1]:30} {text[2]:10} {text[3]:>9} states {text[4]:>6} s  {text[5]}", flush=True
-        )
-
-
-def report(name: str, what: str, profile: str, result: Result, args: argparse.Namespace) -> None:
+def report(name: str, off: Collection[str], profile: str, result: Result, args: argparse.Namespace) -> None:
+    """One line for a search, or one row of the table in docs/models.md."""
     verdict = result.why or ("nothing found" if result.exhausted else "nothing found, NOT exhausted")
-    row(args.table, name, what, profile, f"{result.states:,}", f"{result.seconds:.1f}", verdict)
-    if args.trace:
-        for number, label in enumerate(result.trace, 1):
-            print(f"    {number:2}. {label}")
+    states, seconds = f"{result.states:,}", f"{result.seconds:.1f}"
+    what = " + ".join(off) or "all guards"
+    if args.table:
+        cells = [f"`{what}`", *(["; ".join(MODELS[name].guards[guard] for guard in off)] if off else [])]
+        print(
+            "| " + " | ".join([*cells, profile, states, seconds, verdict.split(": State(")[0]]) + " |",
+            flush=True,
+        )
+    else:
+        what = f"without {what}" if off else what
+        print(f"{name:8} {what:32} {profile:9} {states:>9} states {seconds:>6} s  {verdict}", flush=True)
+    for number, label in enumerate(result.trace if args.trace else (), 1):
+        print(f"    {number:2}. {label}")
 
 
 def main() -> int:
@@ -88,13 +89,13 @@ def main() -> int:
         if args.all or not args.mutations:
             for profile in args.profile or model.profiles:
                 result = search(model(profile, args.without), args.states, args.seconds)
-                report(name, "+".join(args.without) or "all guards", profile, result, args)
+                report(name, args.without, profile, result, args)
                 if result.why or not result.exhausted:
                     wrong.append(f"{name} {profile}")
         if args.mutations:
             for off in mutations(model):
                 profile, result = find(model, off, args)
-                report(name, "without " + " + ".join(off), profile, result, args)
+                report(name, off, profile, result, args)
                 if not result.why:
                     wrong.append(f"{name} without {' + '.join(off)}")
     print("unexpected:", "; ".join(wrong) or "none")
