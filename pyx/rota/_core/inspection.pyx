@@ -27,7 +27,7 @@ from engine.status cimport *
 
 from rota._core.manifest cimport manifest_create, manifest_read, manifest_write
 from rota._core.platform cimport failpoints, table
-from rota._core.reader cimport NO_FILE, log_file, reader_bytes, reader_close, reader_open
+from rota._core.reader cimport NO_FILE, log_file, reader_bytes, reader_close, reader_find, reader_open
 from rota._core.recovery cimport recovery, recovery_find_end
 from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_create, segment_name
 from rota._core.walk cimport *
@@ -50,7 +50,7 @@ cdef tuple header_tuple(const rota_commit_header *header):
 
 
 cdef list frame_tuples(const uint8_t *commit, const rota_commit_header *header, uint32_t salt_crc):
-    """(id, queue, priority, flags, body_length, attributes, offset of the body, result) of each message."""
+    """(id, queue, priority, flags, body_length, attributes, offset of the body, result, place in the block) of each."""
     cdef rota_frame frame
     cdef rota_block_memory memory
     cdef uint32_t index
@@ -63,12 +63,12 @@ cdef list frame_tuples(const uint8_t *commit, const rota_commit_header *header, 
         rota_frame_load(commit, header, index, &frame)
         if not rota_frame_fits(&frame, place + index * sizeof(frame), data, header.length,
                                header.flags & ROTA_COMMIT_COPIES != 0):
-            found.append((rota_frame_id(header, &frame, index), 0, 0, 0, 0, b"", 0, ROTA_SCAN_DIRECTORY))
+            found.append((rota_frame_id(header, &frame, index), 0, 0, 0, 0, b"", 0, ROTA_SCAN_DIRECTORY, 0))
             continue
         result = rota_frame_check(commit, header, &frame, salt_crc, &memory)
         found.append((rota_frame_id(header, &frame, index), frame.queue, frame.priority, frame.flags,
                       frame.body_length, (commit + frame.offset)[:frame.attribute_bytes],
-                      frame.offset + frame.attribute_bytes, result))
+                      frame.offset + frame.attribute_bytes, result, frame.id if frame.flags & ROTA_FRAME_BLOCK else 0))
     return found
 
 
@@ -87,7 +87,7 @@ cdef list operation_tuples(const uint8_t *commit, const rota_commit_header *head
 cdef class Inspection:
     """What the handle of an open repository is to the engine, with nothing shared: its directory and its reader."""
 
-    def __cinit__(self, path):
+    def __cinit__(self, path, *arguments):
         self.h = <rota_handle *>calloc(1, sizeof(rota_handle))
         if self.h == NULL:
             raise MemoryError
@@ -160,7 +160,8 @@ cdef class Inspector(Inspection):
         if status != ROTA_OK and (self.r.row == NULL or self.r.row.action != ROTA_RECOVERY_REFUSE):
             raise raised(&self.error)
         self.position = self.r.end
-        return (self.r.row.number, status != ROTA_OK, self.r.end.lsn, self.r.proven_lsn, self.r.why.kind,
+        return (self.r.row.number, status != ROTA_OK, self.r.end.lsn,
+                max(self.r.proven_lsn, self.r.beyond_durable), self.r.why.kind,
                 self.r.why.file, self.r.why.lsn, raised(&self.error) if status != ROTA_OK else None)
 
     def restart(self):
@@ -188,31 +189,43 @@ cdef class Inspector(Inspection):
                 frame_tuples(commit.bytes, &commit.header, self.h.salt_crc))
 
     def where(self):
-        """The position behind the last step."""
-        return self.position.lsn
+        """(position, chain id) behind the last step."""
+        return self.position.lsn, self.position.chain
+
+    def places(self):
+        """Where the next commit may start."""
+        cdef uint64_t size = self.h.segment_size
+        cdef uint64_t lsn = self.position.lsn
+        cdef uint64_t turn = lsn - lsn % size
+        if lsn % size < ROTA_SEGMENT_HEADER_SIZE:
+            return [turn + ROTA_SEGMENT_HEADER_SIZE]
+        return [lsn, rota_round_up(lsn, self.h.manifest.sync_unit), turn + size + ROTA_SEGMENT_HEADER_SIZE]
+
+    def file_of(self, uint64_t lsn):
+        """The segment that holds a position, or None."""
+        cdef int file = reader_find(&self.r.reader, lsn)
+        return None if file < 0 else file
 
     def probe(self, uint32_t file, uint64_t offset):
-        """(result, header or None, operations or None, messages or None) of what lies there, trusted or not."""
+        """(result, header or None, operations or None, messages or None, chain) of what lies there, trusted or not."""
         cdef rota_commit_header header
         cdef const uint8_t *bytes = NULL
         cdef uint64_t size = self.h.segment_size
         cdef int result
         if file >= ROTA_SEGMENT_COUNT_MAX or not self.r.reader.files[file].present or offset >= size:
-            return ROTA_SCAN_SHORT, None, None, None
+            return ROTA_SCAN_SHORT, None, None, None, 0
         if size - offset < sizeof(header):
-            return ROTA_SCAN_SHORT, None, None, None
+            return ROTA_SCAN_SHORT, None, None, None, 0
         self.check(reader_bytes(&self.r.reader, file, offset, sizeof(header), &bytes, &self.error))
         result = rota_commit_check(bytes, size - offset, self.h.salt_crc, 0, &header)
         if result != ROTA_SCAN_OK:
-            return result, None, None, None
+            return result, None, None, None, 0
         if header.lsn % size != offset:
-            return ROTA_SCAN_LSN, None, None, None
+            return ROTA_SCAN_LSN, None, None, None, 0
         self.check(reader_bytes(&self.r.reader, file, offset, header.length, &bytes, &self.error))
-        if rota_commit_meta_check(bytes, &header, self.h.salt_crc) != ROTA_SCAN_OK:
-            return (rota_commit_meta_check(bytes, &header, self.h.salt_crc), header_tuple(&header), None,
-                    frame_tuples(bytes, &header, self.h.salt_crc))
-        return (ROTA_SCAN_OK, header_tuple(&header), operation_tuples(bytes, &header),
-                frame_tuples(bytes, &header, self.h.salt_crc))
+        result = rota_commit_meta_check(bytes, &header, self.h.salt_crc)
+        return (result, header_tuple(&header), operation_tuples(bytes, &header) if result == ROTA_SCAN_OK else None,
+                frame_tuples(bytes, &header, self.h.salt_crc), rota_commit_chain(self.h.salt, &header))
 
     def bytes_at(self, uint32_t file, uint64_t offset, uint64_t length):
         """A copy of some bytes of a segment."""

@@ -62,12 +62,16 @@ cdef uint32_t conditions(recovery *r) noexcept nogil:
 cdef int refuse(recovery *r, rota_error *error) noexcept nogil:
     """Name the file and the offset where the log should go on and does not."""
     cdef char name[SEGMENT_NAME_BYTES]
-    cdef uint64_t lsn = r.why.lsn if r.why.lsn != 0 else r.end.lsn
+    cdef uint64_t lsn = r.why.lsn if r.why.kind == END_BAD else r.end.lsn
     cdef uint64_t proven = r.beyond_durable if r.beyond_durable > r.proven_lsn else r.proven_lsn
     cdef int file = reader_find(&r.reader, lsn)
     cdef int status
     if file < 0:
         status = rota_fail(error, ROTA_CORRUPT, NULL, lsn, b"%s (no segment holds it)", r.row.meaning)
+    elif r.why.kind != END_BAD:
+        segment_name(<uint32_t>file, name)
+        status = rota_fail(error, ROTA_CORRUPT, name, lsn % r.reader.h.segment_size,
+                           b"%s (no commit follows there)", r.row.meaning)
     else:
         segment_name(<uint32_t>file, name)
         status = rota_fail(error, ROTA_CORRUPT, name, lsn % r.reader.h.segment_size, b"%s (%s)", r.row.meaning,

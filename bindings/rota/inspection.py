@@ -1,0 +1,240 @@
+"""Look at the files of a repository without opening it: read the log, check every byte, save what can be saved.
+
+    commits   the log as a recovery would accept it, one commit after the other
+    live      the messages that are not settled at the log's end
+    verify    every checksum of manifest, segments, commits and messages, and what a damage costs
+    repair    a new repository from what is valid (rota._repair)
+
+No lock is taken and nothing is written, so a repository that is open elsewhere may be looked at; then the end of its
+log is a moving target, and what is found there may be a commit that is just being written.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from rota import _records
+from rota._core import inspection as _inspection
+from rota._core.inspection import InspectionError as InspectionError
+from rota._core.inspection import Inspector
+from rota._live import live as live
+from rota._records import Commit as Commit
+from rota._records import Message as Message
+from rota._records import Operation as Operation
+from rota._repair import RepairReport as RepairReport
+from rota._repair import repair as repair
+
+__all__ = [
+    "Commit",
+    "InspectionError",
+    "Message",
+    "Operation",
+    "Problem",
+    "RepairReport",
+    "VerifyReport",
+    "body",
+    "commits",
+    "live",
+    "repair",
+    "verify",
+]
+
+Path = str | os.PathLike[str]
+Progress = Callable[[int, int], object]
+
+SECTOR_DISTANCE = 4096
+SECTOR_BYTES = 512
+HEADER_BYTES = 4096
+GOOD, EMPTY = 0, 2
+CASES = {row[0]: row[1:3] for row in _inspection.recovery_table()}
+
+
+def commits(path: Path) -> Iterator[Commit]:
+    """Yield the commits of the log, from the checkpoint's begin (or the first) to its end."""
+    inspector = Inspector(path)
+    while (found := inspector.step()) is not None:
+        yield _records.commit(*found)
+
+
+def body(path: Path, message: Message) -> bytes:
+    """Read the body of a message that commits() or live() described; a damaged one raises ValueError."""
+    if message.damage:
+        raise ValueError(message.damage)
+    inspector = Inspector(path)
+    if message.block is None:
+        return inspector.bytes_at(message.file, message.offset, message.body_length)
+    import lz4.block
+
+    _, raw_length, stored_length, _ = struct.unpack(
+        "<4I", inspector.bytes_at(message.file, message.block, 16)
+    )
+    stored = inspector.bytes_at(message.file, message.block + 16, stored_length)
+    raw: bytes = lz4.block.decompress(stored, uncompressed_size=raw_length)
+    return raw[message.block_start : message.block_start + message.body_length]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as it should be, where, and what it costs."""
+
+    file: str
+    offset: int
+    what: str
+    consequence: str
+    harmless: bool = False
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What verify found. `verdict`: sound; torn (the next open cuts what was never acknowledged); damaged."""
+
+    verdict: Literal["sound", "torn", "damaged"] = "sound"
+    case: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    files: int = 0
+    commits: int = 0
+    messages: int = 0
+    bytes: int = 0
+    end_lsn: int = 0
+    proven_lsn: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was lost and nothing will be."""
+        return self.verdict != "damaged"
+
+
+def name_of(file: int) -> str:
+    """Return the name of a segment file."""
+    return f"seg.{file:06d}"
+
+
+def verify(path: Path, progress: Progress | None = None) -> VerifyReport:
+    """Check everything that has a checksum; `progress` is called with bytes done and bytes in all."""
+    report = VerifyReport()
+    try:
+        inspector = Inspector(path)
+    except InspectionError as error:
+        status, file, offset, _, _, detail, _ = error.args
+        report.verdict = "damaged"
+        report.problems.append(
+            Problem(file, offset, f"{status}: {detail}", "the repository cannot be opened")
+        )
+        return report
+    manifest = inspector.manifest()
+    _verify_manifest(path, report)
+    files = inspector.files()
+    report.files = len(files)
+    total = len(files) * manifest["segment_size"]
+    _verify_headers(files, report)
+    _verify_end(inspector, report)
+    inspector.restart()
+    covered = _verify_walk(inspector, report, progress, total)
+    begin = manifest["checkpoint"][0] or HEADER_BYTES
+    for number, first_lsn, *_, header, chosen in files:
+        if header == GOOD and chosen and number not in covered and 0 < first_lsn < begin:
+            _verify_old(inspector, number, first_lsn, manifest, report)
+    if any(not problem.harmless for problem in report.problems):
+        report.verdict = "damaged"
+    return report
+
+
+def _verify_manifest(path: Path, report: VerifyReport) -> None:
+    """Name the copies that differ from their twin: the manifest stands as long as one copy is readable."""
+    with open(os.path.join(path, "manifest"), "rb") as file:
+        whole = file.read()
+    sectors = [whole[i * SECTOR_DISTANCE : i * SECTOR_DISTANCE + SECTOR_BYTES] for i in range(4)]
+    for first in (0, 2):
+        if sectors[first] != sectors[first + 1]:
+            report.problems.append(
+                Problem(
+                    "manifest",
+                    first * SECTOR_DISTANCE,
+                    "the two copies of one generation differ",
+                    "none: the other copy or the other generation is used",
+                    harmless=True,
+                )
+            )
+
+
+def _verify_headers(files: list[tuple[int, int, int, int, int, int, bool]], report: VerifyReport) -> None:
+    for number, *_, header, _chosen in files:
+        if header not in (GOOD, EMPTY):
+            text = _inspection.scan_text(header)
+            report.problems.append(
+                Problem(name_of(number), 0, f"segment header: {text}", "what lies in this file is not found")
+            )
+
+
+def _verify_end(inspector: Inspector, report: VerifyReport) -> None:
+    """Say what the next open would decide about the end of the log."""
+    case, refused, end, proven, kind, file, lsn, error = inspector.judge()
+    report.case = CASES[case][0]
+    report.end_lsn, report.proven_lsn = end, proven
+    if refused and error is not None:
+        _, name, offset, _, _, detail, _ = error.args
+        report.problems.append(
+            Problem(name or "log", offset, detail, f"open refuses; positions {end} to {proven} were durable")
+        )
+    elif report.case == "torn":
+        report.verdict = "torn"
+        report.problems.append(
+            Problem(
+                name_of(file) if kind else "log",
+                lsn % int(inspector.manifest()["segment_size"]),
+                f"behind position {end}: {CASES[case][1]}",
+                "none that was acknowledged as durable",
+                harmless=True,
+            )
+        )
+
+
+def _verify_messages(commit: Commit, report: VerifyReport) -> None:
+    report.commits += 1
+    report.messages += len(commit.messages)
+    report.bytes += commit.length
+    for message in commit.messages:
+        if message.damage:
+            harmless = commit.lsn >= report.proven_lsn
+            cost = "the next open cuts the log here" if harmless else f"message {message.id} cannot be read"
+            report.problems.append(
+                Problem(name_of(commit.file), message.offset, message.damage, cost, harmless)
+            )
+            if harmless and report.verdict == "sound":
+                report.verdict = "torn"
+
+
+def _verify_walk(
+    inspector: Inspector, report: VerifyReport, progress: Progress | None, total: int
+) -> set[int]:
+    """Check the messages of the accepted commits; return the files that they lie in."""
+    covered = set()
+    while (found := inspector.step()) is not None:
+        covered.add(found[0])
+        _verify_messages(_records.commit(*found), report)
+        if progress is not None:
+            progress(min(report.bytes, total), total)
+    return covered
+
+
+def _verify_old(
+    inspector: Inspector, file: int, first_lsn: int, manifest: dict[str, Any], report: VerifyReport
+) -> None:
+    """Check a segment below the checkpoint, which the walk does not reach: commit behind commit."""
+    size, unit = manifest["segment_size"], manifest["sync_unit"]
+    turn = first_lsn - HEADER_BYTES
+    offset = HEADER_BYTES
+    while offset < size:
+        result, header, operations, messages, _ = inspector.probe(file, offset)
+        if result == GOOD and header is not None and header[0] == turn + offset:
+            assert operations is not None and messages is not None
+            _verify_messages(_records.commit(file, offset, 0, header, operations, messages), report)
+            offset += header[1]
+        elif offset % unit:
+            offset = -(-offset // unit) * unit
+        else:
+            offset += unit
