@@ -2,8 +2,8 @@
 
 What holds:
 
-1. The rules are the engine's, in a few lines: a range of ids settles only messages that were never handed out one by
-   one, a moved message belongs to its new queue, a copied one lies at its new place.
+1. The rules are the engine's, in a few lines: a range of ids settles only messages that were never handed
+   out one by one, a moved message belongs to its new queue, a copied one lies at its new place.
 2. It serves dump and repair, where the engine must not be trusted with the files.
 """
 

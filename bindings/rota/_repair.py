@@ -3,11 +3,12 @@
 What holds:
 
 1. The damaged one is only read.  The output directory must not exist or must be empty.
-2. A message is written only if its checksum matches and its id is certain: its commit's header, or its own frame,
-   names it.  Nothing is invented; what was lost is listed.
-3. Commits keep their order, their ids and their operations; positions, chain and sums are new, under a new salt and
-   uuid, so no piece of the old files is ever taken for one of the new.
-4. Settlements that were lost with a damaged commit bring their messages back: delivered again, never lost silently.
+2. A message is written only if its checksum matches and its id is certain: its commit's header, or its own
+   frame, names it.  Nothing is invented; what was lost is listed.
+3. Commits keep their order, their ids and their operations; positions, chain and sums are new, under a new
+   salt and uuid, so no piece of the old files is ever taken for one of the new.
+4. Settlements that were lost with a damaged commit bring their messages back: delivered again, never lost
+   without a word.
 """
 
 from __future__ import annotations
@@ -271,11 +272,13 @@ class Rescue:
             place = max(first, -(-(lsn + 1) // unit) * unit)
             while file is not None and place < first - SEGMENT_HEADER + size:
                 result, header, *_ = self.source.probe(file, place % size)
-                if result == GOOD and header is not None and header[0] == place:
-                    if self.source.epoch_at(place) in (0, header[6]):
-                        self.report.gaps.append((lsn, place))
-                        self.source.follow(place, header[8])
-                        return True
+                if header is None or result != GOOD or header[0] != place:
+                    place += unit
+                    continue
+                if self.source.epoch_at(place) in (0, header[6]):
+                    self.report.gaps.append((lsn, place))
+                    self.source.follow(place, header[8])
+                    return True
                 place += unit
         self.report.gaps.append((lsn, self.proven))
         return False
@@ -286,7 +289,7 @@ def repair(
     output: str | os.PathLike[str],
     progress: Callable[[int, int], object] | None = None,
 ) -> RepairReport:
-    """Build a new repository in `output` from what is valid of the one at `path`; report what is not there."""
+    """Build a new repository in `output` from what is valid of the one at `path`; report the rest."""
     target = os.fspath(output)
     report = RepairReport(target)
     rescue = Rescue(os.fspath(path), report)

@@ -1,12 +1,12 @@
-"""Look at the files of a repository without opening it: read the log, check every byte, save what can be saved.
+"""Look at the files of a repository without opening it: read the log, check every byte, save what is left.
 
     commits   the log as a recovery would accept it, one commit after the other
     live      the messages that are not settled at the log's end
     verify    every checksum of manifest, segments, commits and messages, and what a damage costs
     repair    a new repository from what is valid (rota._repair)
 
-No lock is taken and nothing is written, so a repository that is open elsewhere may be looked at; then the end of its
-log is a moving target, and what is found there may be a commit that is just being written.
+No lock is taken and nothing is written, so a repository that is open elsewhere may be looked at; then the end
+of its log is a moving target, and what is found there may be a commit that is just being written.
 """
 
 from __future__ import annotations
