@@ -6,7 +6,11 @@ single stores.  A living process runs it whole; a dying one leaves any prefix of
 that dies while it repairs what another left.  Killing everybody leaves the log and the claim records;
 the next open rebuilds the rest.
 
-The order of stores that the model asks for:
+Two ways to treat what is not a word.  Saved: claim records and heaps are recorded in the undo log too,
+and a section is undone or done as a whole.  Decided: they are not, and the order of stores and the rules of
+repair make up for it.  In both, the applied position is a word like any other.
+
+The order of stores that the second way asks for:
     commit   publish the tail; for each word: entry, count, word; free the claim record that the commit
              names; the applied position, recorded like any word; count = 0; heap no longer dirty
     claim    record PREPARED; for each word: entry, count, word; count = 0; record ACTIVE; not dirty
@@ -26,7 +30,7 @@ from tests.model.explore import Model, Step, Violation, put
 
 APPLIED, CURSOR, READY, LIVE, END, SLOTS = range(6)
 ABSENT, FRESH, RETURNED, TAKEN, ACKED = range(5)
-UNDO_MAX = 16
+UNDO_MAX = 20
 FREE, PREPARED, ACTIVE = "free", "prepared", "active"
 
 
@@ -44,7 +48,12 @@ class Op(NamedTuple):
     generation: int = 0
 
 
+Heap = frozenset[int] | None  # None: in the middle of a sift
+Entry = tuple[str, int, "int | Record | Heap"]  # words, records or heap; which; its old value
+
+
 class Budget(NamedTuple):
+    saved: bool  # the first of the two ways
     puts: int
     claims: int
     settles: int
@@ -55,9 +64,9 @@ class Budget(NamedTuple):
 class State(NamedTuple):
     log: tuple[Op, ...]
     words: tuple[int, ...]
-    undo: tuple[tuple[int, int], ...]
+    undo: tuple[Entry, ...]
     recorded: int  # how many undo entries count
-    heap: frozenset[int] | None  # None: in the middle of a sift
+    heap: Heap
     dirty: bool
     records: tuple[Record, ...]
     broken: bool  # the owner of the lock died
@@ -75,6 +84,8 @@ class ApplyModel(Model[State]):
         "redo": "the next owner applies what is published and not applied",
         "redo_from_applied": "redo starts at the applied position, not at the last commit",
         "free_in_apply": "apply itself frees the claim record that a commit names, before the clear",
+        "record_saved": "(saved) a claim record is recorded before it changes",
+        "heap_saved": "(saved) so is the heap",
         "prepared_first": "a record is PREPARED before the lane changes",
         "clear_then_active": "a record becomes ACTIVE after the count is cleared, not before",
         "prepared_by_lane": "repair makes a PREPARED record ACTIVE if the lane has let go of its ids",
@@ -84,36 +95,47 @@ class ApplyModel(Model[State]):
         "rebuild_first": "a dirty heap is rebuilt before redo, which ends by clearing the mark",
     }
     profiles = {
-        "commits": Budget(2, 1, 1, 2, 0),
-        "claims": Budget(1, 2, 1, 2, 0),
-        "opens": Budget(1, 2, 1, 2, 1),
-        "third": Budget(1, 2, 1, 3, 0),
-        "long": Budget(2, 3, 2, 2, 1),
+        "commits": Budget(False, 2, 1, 1, 2, 0),
+        "claims": Budget(False, 1, 2, 1, 2, 0),
+        "opens": Budget(False, 1, 2, 1, 2, 1),
+        "saved": Budget(True, 1, 2, 1, 2, 1),
+        "third": Budget(False, 1, 2, 1, 3, 0),
+        "long": Budget(False, 2, 3, 2, 2, 1),
+        "longsaved": Budget(True, 2, 3, 2, 2, 1),
     }
-    quick = ("commits", "claims", "opens")
+    quick = ("commits", "claims", "opens", "saved")
 
     def initial(self) -> State:
         budget: Budget = self.profiles[self.profile]
         words = (0,) * (SLOTS + 2 * budget.puts)
-        undo = ((END, 0),) * UNDO_MAX
+        undo: tuple[Entry, ...] = (("words", END, 0),) * UNDO_MAX
         return State((), words, undo, 0, frozenset(), False, (Record(), Record()), False, budget)
 
     # ---- single stores ----
-    def change(self, s: State, word: int, value: int) -> Iterator[State]:
-        """Record, then store: three stores."""
-        entry = put(s.undo, s.recorded, (word, s.words[word]))
-        words = put(s.words, word, value)
-        kept = s._replace(undo=entry, recorded=s.recorded + 1)
-        if not self.on["record_first"]:
-            yield s._replace(words=words)
-            yield kept._replace(words=words)
-            return
+    def save(self, s: State, entry: Entry) -> Iterator[State]:
+        """The entry, then the count."""
+        undo = put(s.undo, s.recorded, entry)
         if self.on["entry_then_count"]:
-            yield s._replace(undo=entry)
+            yield s._replace(undo=undo)
         else:
             yield s._replace(recorded=s.recorded + 1)
-        yield kept
-        yield kept._replace(words=words)
+        yield s._replace(undo=undo, recorded=s.recorded + 1)
+
+    def change(self, s: State, word: int, value: int) -> Iterator[State]:
+        """Record, then store: three stores."""
+        entry: Entry = ("words", word, s.words[word])
+        if not self.on["record_first"]:
+            s = s._replace(words=put(s.words, word, value))
+            yield s
+            yield from self.save(s, entry)
+            return
+        for s in self.save(s, entry):
+            yield s
+        yield s._replace(words=put(s.words, word, value))
+
+    def save_record(self, s: State, k: int) -> Iterator[State]:
+        if s.left.saved and self.on["record_saved"]:
+            yield from self.save(s, ("records", k, s.records[k]))
 
     def changes(self, s: State, todo: list[tuple[int, int]]) -> Iterator[State]:
         """Several words; each pair is (word, what to add)."""
@@ -125,7 +147,10 @@ class ApplyModel(Model[State]):
         """Change the heap: dirty, half-way, done."""
         assert s.heap is not None
         heap = s.heap.union(add).difference(remove)
-        dirty = self.on["dirty"]
+        if s.left.saved and self.on["heap_saved"]:
+            for s in self.save(s, ("heap", 0, s.heap)):
+                yield s
+        dirty = self.on["dirty"] and not s.left.saved
         yield s._replace(dirty=dirty)
         yield s._replace(dirty=dirty, heap=None)
         yield s._replace(dirty=dirty and self.on["dirty_last"], heap=heap)
@@ -148,6 +173,9 @@ class ApplyModel(Model[State]):
             for s in self.sift(s, add=op.ids):
                 yield s
         if self.on["free_in_apply"]:
+            if op.record >= 0:
+                for s in self.save_record(s, op.record):
+                    yield s
             s = self.freed(s, op)
             yield s
         for s in self.finish(s, lsn + 1):
@@ -190,6 +218,8 @@ class ApplyModel(Model[State]):
         def written(s: State, state: str) -> State:
             return s._replace(records=put(s.records, k, record._replace(state=state)))
 
+        for s in self.save_record(s, k):
+            yield s
         if self.on["prepared_first"]:
             s = written(s, PREPARED)
             yield s
@@ -201,7 +231,7 @@ class ApplyModel(Model[State]):
         else:
             for s in self.changes(s, [(CURSOR, len(ids)), (READY, -len(ids))]):
                 yield s
-        if not self.on["clear_then_active"]:
+        if s.left.saved or not self.on["clear_then_active"]:
             s = written(s, ACTIVE)
             yield s
         s = s._replace(recorded=0)
@@ -216,13 +246,13 @@ class ApplyModel(Model[State]):
         if not self.on["restore_then_clear"]:
             s = s._replace(recorded=0)
             yield s
-        for word, old in entries[::-1] if self.on["reverse"] else entries:
-            s = s._replace(words=put(s.words, word, old))
+        for entry in entries[::-1] if self.on["reverse"] else entries:
+            s = self.restored(s, entry)
             yield s
         s = s._replace(recorded=0)
         yield s
         for k, record in enumerate(s.records):
-            if record.state == PREPARED:
+            if record.state == PREPARED and not s.left.saved:
                 s = s._replace(records=put(s.records, k, self.decided(s, record)))
                 yield s
         if self.on["rebuild_first"]:
@@ -240,6 +270,16 @@ class ApplyModel(Model[State]):
         for s in self.rebuilt(s):
             yield s
         yield s._replace(broken=False)
+
+    @staticmethod
+    def restored(s: State, entry: Entry) -> State:
+        where, which, old = entry
+        if where == "words":
+            return s._replace(words=put(s.words, which, old))
+        if where == "records":
+            return s._replace(records=put(s.records, which, old))
+        assert old is None or isinstance(old, frozenset)
+        return s._replace(heap=old)
 
     def decided(self, s: State, record: Record) -> Record:
         """A PREPARED record after a death, when the words are as before or as after the claim."""

@@ -2,7 +2,7 @@
 
 --all         every profile of every model (or of those named) with all guards on
 --mutations   each guard off, alone or with its group: is there a counterexample?
---table       print results as rows of a Markdown table
+--table       print results as Markdown tables, of one kind at a time
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ MODELS: dict[str, type[Model[Any]]] = {
     "failed": FailedModel,
     "leader": LeaderModel,
 }
+
+HEADS = (
+    "| guards | profile | states | seconds | |\n|---|---|---|---|---|",
+    "| off | what it is | profile | states | seconds | without it |\n|---|---|---|---|---|---|",
+)
 
 
 def mutations(model: type[Model[Any]]) -> list[tuple[str, ...]]:
@@ -86,6 +91,8 @@ def main() -> int:
     wrong: list[str] = []
     for name in args.model or MODELS:
         model = MODELS[name]
+        if args.table:
+            print(f"\n### `{name}`\n\n{HEADS[args.mutations]}", flush=True)
         if args.all or not args.mutations:
             for profile in args.profile or model.profiles:
                 result = search(model(profile, args.without), args.states, args.seconds)
