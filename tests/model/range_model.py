@@ -73,7 +73,7 @@ class RangeModel(Model[State]):
         "returns": (3, Budget(3, 2, 0, 0, 0, 1, 0)),
         "opens": (3, Budget(3, 1, 0, 1, 1, 1, 0)),
         "logged": (3, Budget(3, 1, 1, 0, 1, 0, 1)),
-        "long": (4, Budget(4, 2, 1, 1, 1, 1, 1)),
+        "long": (4, Budget(3, 2, 1, 1, 1, 1, 1)),
     }
     quick = ("returns", "opens", "logged")
 
