@@ -42,6 +42,7 @@ class Budget(NamedTuple):
     opens: int
     boots: int
     checkpoints: int
+    gate: bool = False  # an open reaps every record before anyone claims, and leaves the rest as replayed
 
 
 class State(NamedTuple):
@@ -73,9 +74,10 @@ class RangeModel(Model[State]):
         "returns": (3, Budget(3, 2, 0, 0, 0, 1, 0)),
         "opens": (3, Budget(3, 1, 0, 1, 1, 1, 0)),
         "logged": (3, Budget(3, 1, 1, 0, 1, 0, 1)),
+        "gate": (3, Budget(3, 2, 1, 1, 1, 1, 1, True)),
         "long": (4, Budget(3, 2, 1, 1, 1, 1, 1)),
     }
-    quick = ("returns", "opens", "logged")
+    quick = ("returns", "opens", "logged", "gate")
 
     def initial(self) -> State:
         n, budget = self.profiles[self.profile]
@@ -222,7 +224,14 @@ class RangeModel(Model[State]):
         records = tuple(r if r == FREE else r._replace(dead=True) for r in records)
         if not self.on["broken_kept"]:
             records = tuple(r._replace(broken=False) for r in records)
-        return s._replace(slots=tuple(slots), cursor=0, heap=heap, records=records)
+        t = s._replace(slots=tuple(slots), cursor=0, heap=heap, records=records)
+        if s.left.gate:
+            for k, r in enumerate(records):
+                if r != FREE:
+                    _, t = self.reap(t, k, r, [i for i in self.members(t, r) if i not in r.done])
+            heap = frozenset(i for i, slot in enumerate(t.image) if slot == RETURNED)
+            t = t._replace(slots=t.image, heap=heap)
+        return t
 
     def reap(self, s: State, k: int, r: Record, members: list[int]) -> Step[State]:
         """Commit the done bits, return the others, free the record."""
