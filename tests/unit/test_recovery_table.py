@@ -11,9 +11,7 @@ from rota._core import inspection
 TEXT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "format.md"
 ROWS = inspection.recovery_table()
 NOTHING, CLOSE, REST, PROOF, CHECKPOINT, EPOCH = (1 << bit for bit in range(6))
-NAMES = dict(
-    zip((1, 2, 4, 8, 16, 32), ["nothing", "close", "rest", "proof", "checkpoint", "epoch"], strict=True)
-)
+NAMES = {1: "nothing", 2: "close", 4: "rest", 8: "proof", 16: "checkpoint", 32: "epoch"}
 GO_ON, JUMP, REFUSE = range(3)
 ACTIONS = ("go on, ids go on", "go on, ids jump", "refuse")
 

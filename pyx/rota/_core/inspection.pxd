@@ -5,16 +5,18 @@ from engine.status cimport rota_error
 from rota._core.recovery cimport recovery
 from rota._core.walk cimport log_position
 
-cdef class Inspection:
+cdef class Directory:
     cdef rota_handle *h
+    cdef void take_manifest(self) noexcept
+
+cdef class Inspector:
+    cdef rota_handle *h  # of the directory
     cdef recovery r
     cdef log_position position
     cdef rota_error error
-    cdef int check(self, int status) except -1
-    cdef void take_manifest(self) noexcept
+    cdef Directory directory
 
-cdef class Inspector(Inspection):
-    pass
-
-cdef class Builder(Inspection):
-    pass
+cdef class Builder:
+    cdef rota_handle *h  # of the directory
+    cdef rota_error error
+    cdef Directory directory

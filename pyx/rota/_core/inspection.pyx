@@ -84,10 +84,18 @@ cdef list operation_tuples(const uint8_t *commit, const rota_commit_header *head
     return found
 
 
-cdef class Inspection:
-    """What the handle of an open repository is to the engine, with nothing shared: its directory and its reader."""
+cdef int check(int status, rota_error *error) except -1:
+    if status != ROTA_OK:
+        raise raised(error)
+    return 0
 
-    def __cinit__(self, path, *arguments):
+
+@cython.final
+@cython.no_gc
+cdef class Directory:
+    """A handle with nothing shared behind it: the directory of a repository and its manifest."""
+
+    def __cinit__(self, path):
         self.h = <rota_handle *>calloc(1, sizeof(rota_handle))
         if self.h == NULL:
             raise MemoryError
@@ -101,17 +109,11 @@ cdef class Inspection:
     def __dealloc__(self):
         if self.h == NULL:
             return
-        reader_close(&self.r.reader)
         if self.h.manifest_fd >= 0:
             self.h.os.close(self.h.os, self.h.manifest_fd)
         if self.h.directory_fd >= 0:
             self.h.os.close(self.h.os, self.h.directory_fd)
         free(self.h)
-
-    cdef int check(self, int status) except -1:
-        if status != ROTA_OK:
-            raise raised(&self.error)
-        return 0
 
     cdef void take_manifest(self) noexcept:
         memcpy(self.h.uuid, self.h.manifest.uuid, 16)
@@ -134,14 +136,24 @@ cdef class Inspection:
 
 
 @cython.final
-cdef class Inspector(Inspection):
+@cython.no_gc
+cdef class Inspector:
     """One look at the files of a repository, which may be open elsewhere."""
 
-    def __init__(self, path):
-        self.check(manifest_read(self.h, &self.error))
-        self.take_manifest()
-        self.check(reader_open(&self.r.reader, self.h, False, &self.error))
+    def __cinit__(self, path):
+        self.directory = Directory(path)
+        self.h = self.directory.h
+        check(manifest_read(self.h, &self.error), &self.error)
+        self.directory.take_manifest()
+        check(reader_open(&self.r.reader, self.h, False, &self.error), &self.error)
         walk_begin(&self.r.reader, &self.position)
+
+    def __dealloc__(self):
+        reader_close(&self.r.reader)
+
+    def manifest(self):
+        """The newest generation as a dictionary."""
+        return self.directory.manifest()
 
     def files(self):
         """(number, first_lsn, epoch, sub_epoch, generation, result of the header's check, chosen) of each segment."""
@@ -216,13 +228,13 @@ cdef class Inspector(Inspection):
             return ROTA_SCAN_SHORT, None, None, None, 0
         if size - offset < sizeof(header):
             return ROTA_SCAN_SHORT, None, None, None, 0
-        self.check(reader_bytes(&self.r.reader, file, offset, sizeof(header), &bytes, &self.error))
+        check(reader_bytes(&self.r.reader, file, offset, sizeof(header), &bytes, &self.error), &self.error)
         result = rota_commit_check(bytes, size - offset, self.h.salt_crc, 0, &header)
         if result != ROTA_SCAN_OK:
             return result, None, None, None, 0
         if header.lsn % size != offset:
             return ROTA_SCAN_LSN, None, None, None, 0
-        self.check(reader_bytes(&self.r.reader, file, offset, header.length, &bytes, &self.error))
+        check(reader_bytes(&self.r.reader, file, offset, header.length, &bytes, &self.error), &self.error)
         result = rota_commit_meta_check(bytes, &header, self.h.salt_crc)
         return (result, header_tuple(&header), operation_tuples(bytes, &header) if result == ROTA_SCAN_OK else None,
                 frame_tuples(bytes, &header, self.h.salt_crc), rota_commit_chain(self.h.salt, &header))
@@ -233,7 +245,7 @@ cdef class Inspector(Inspection):
         if file >= ROTA_SEGMENT_COUNT_MAX or not self.r.reader.files[file].present \
                 or offset > self.h.segment_size or length > self.h.segment_size - offset:
             raise ValueError("outside the segment")
-        self.check(reader_bytes(&self.r.reader, file, offset, length, &bytes, &self.error))
+        check(reader_bytes(&self.r.reader, file, offset, length, &bytes, &self.error), &self.error)
         return bytes[:length]
 
     def epoch_at(self, uint64_t lsn):
@@ -255,12 +267,16 @@ cdef void seal_block(uint8_t *commit, uint64_t offset, uint64_t length, uint32_t
 
 
 @cython.final
-cdef class Builder(Inspection):
+@cython.no_gc
+cdef class Builder:
     """A new repository directory whose log is written by repair: every byte comes from the caller, every sum is new."""
 
-    def __init__(self, path, bytes uuid, uint64_t salt, uint64_t segment_size, uint64_t capacity, uint32_t sync_unit,
-                 uint32_t compression, uint64_t created_at_ns):
-        cdef rota_manifest_sector *fresh = &self.h.manifest
+    def __cinit__(self, path, bytes uuid, uint64_t salt, uint64_t segment_size, uint64_t capacity, uint32_t sync_unit,
+                  uint32_t compression, uint64_t created_at_ns):
+        cdef rota_manifest_sector *fresh
+        self.directory = Directory(path)
+        self.h = self.directory.h
+        fresh = &self.h.manifest
         self.h.read_only = 0
         memcpy(fresh.uuid, <const uint8_t *>uuid, 16 if len(uuid) == 16 else 0)
         fresh.salt = salt
@@ -273,13 +289,13 @@ cdef class Builder(Inspection):
         fresh.epoch_count = 1
         fresh.epochs[0].epoch = 1
         fresh.epochs[0].start_lsn = ROTA_SEGMENT_HEADER_SIZE
-        self.check(manifest_create(self.h, &self.error))
-        self.take_manifest()
+        check(manifest_create(self.h, &self.error), &self.error)
+        self.directory.take_manifest()
 
     def segment(self, uint32_t file, uint64_t first_lsn):
         """Create a segment and return the bytes of its header."""
         cdef rota_segment_header header
-        self.check(segment_create(self.h, file, True, &self.error))
+        check(segment_create(self.h, file, True, &self.error), &self.error)
         memset(&header, 0, sizeof(header))
         header.magic = ROTA_SEGMENT_MAGIC
         header.version = ROTA_FORMAT_VERSION
@@ -332,7 +348,7 @@ cdef class Builder(Inspection):
         """Write the floor of the ids, durably."""
         cdef rota_manifest_sector following = self.h.manifest
         following.next_id_floor = next_id
-        self.check(manifest_write(self.h, &following, &self.error))
+        check(manifest_write(self.h, &following, &self.error), &self.error)
 
 
 def layout():

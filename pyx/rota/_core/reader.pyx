@@ -147,7 +147,9 @@ cdef bint outranks(const log_file *one, const log_file *other) noexcept nogil:
         return one.epoch > other.epoch
     if one.sub_epoch != other.sub_epoch:
         return one.sub_epoch > other.sub_epoch
-    return one.generation > other.generation
+    if one.generation != other.generation:
+        return one.generation > other.generation
+    return one < other  # the lower number
 
 
 cdef void sift(const log_file *files, uint32_t *order, uint32_t start, uint32_t count) noexcept nogil:
