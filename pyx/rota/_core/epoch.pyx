@@ -86,6 +86,10 @@ cdef int epoch_write(recovery *r, rota_error *error) noexcept nogil:
     following.epochs[count - first].start_lsn = r.end.lsn
     following.epoch_count = count - first + 1
     following.next_id_floor = r.next_id
+    if h.capacity > old.capacity:  # it may grow at an open
+        following.capacity = rota_round_up(h.capacity, h.segment_size)
+        if following.capacity > h.segment_size * ROTA_SEGMENT_COUNT_MAX:
+            following.capacity = h.segment_size * ROTA_SEGMENT_COUNT_MAX
     status = manifest_write(h, &following, error)
     if status != ROTA_OK:
         return epoch_fail(r, status, error)
