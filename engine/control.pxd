@@ -78,6 +78,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_VERDICT_NONE
         ROTA_VERDICT_CHARGE
         ROTA_VERDICT_SUSPECT
+        ROTA_VERDICT_RELEASE
     enum:
         ROTA_CONTROL_BUILDING
         ROTA_CONTROL_READY

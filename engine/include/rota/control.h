@@ -264,7 +264,7 @@ _Static_assert(sizeof(rota_process) == 64, "process slot");
 enum rota_claim_state { ROTA_CLAIM_FREE = 0, ROTA_CLAIM_PREPARED = 1, ROTA_CLAIM_ACTIVE = 2 };
 enum rota_claim_kind { ROTA_CLAIM_RANGE = 1, ROTA_CLAIM_SINGLE = 2 };
 enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2 };
-enum rota_claim_verdict { ROTA_VERDICT_NONE = 0, ROTA_VERDICT_CHARGE = 1, ROTA_VERDICT_SUSPECT = 2 };
+enum rota_claim_verdict { ROTA_VERDICT_NONE = 0, ROTA_VERDICT_CHARGE = 1, ROTA_VERDICT_SUSPECT = 2, ROTA_VERDICT_RELEASE = 3 };
 typedef struct rota_claim {
     uint64_t shown;      /* (atomic) generation << 32 | n: ids below first_id + n were shown; compare-and-swap */
     uint8_t state;

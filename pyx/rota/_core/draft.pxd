@@ -53,6 +53,7 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
                   const void *extra, uint32_t extra_bytes) noexcept nogil
 cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body, uint64_t length,
                        uint64_t explicit_id) noexcept nogil
+cdef int draft_data(Draft *draft, const void *bytes, uint64_t length) noexcept nogil
 cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil
 cdef int draft_seal(Draft *draft) noexcept nogil
 cdef void draft_end(Draft *draft) noexcept nogil

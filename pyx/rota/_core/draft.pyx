@@ -115,6 +115,19 @@ cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body,
     return ROTA_OK
 
 
+cdef int draft_data(Draft *draft, const void *bytes, uint64_t length) noexcept nogil:
+    """Add bytes that no frame owns by itself (a compressed block), padded to 8."""
+    cdef uint64_t room = message_room(0, length)
+    if not reserve(&draft.data, &draft.data_size, draft.data_bytes + room):
+        draft.failed = 1
+        return ROTA_NO_MEMORY
+    if room:
+        memset(draft.data + draft.data_bytes + room - 8, 0, 8)
+    memcpy(draft.data + draft.data_bytes, bytes, length)
+    draft.data_bytes += room
+    return ROTA_OK
+
+
 cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil:
     cdef uint64_t size = draft.settle_size * sizeof(Settle)
     if not reserve(<uint8_t **>&draft.settles, &size, (draft.settle_count + 1) * sizeof(Settle)):
@@ -140,8 +153,8 @@ cdef int draft_seal(Draft *draft) noexcept nogil:
     if not reserve(&draft.bytes, &draft.size, draft.length):
         return ROTA_NO_MEMORY
     draft.owned = 1
-    memcpy(draft.bytes + sizeof(rota_commit_header), draft.ops, draft.op_bytes)
     memset(draft.bytes + draft.length - ROTA_CELL, 0, ROTA_CELL)
+    memcpy(draft.bytes + sizeof(rota_commit_header), draft.ops, draft.op_bytes)
     memcpy(draft.bytes + directory, draft.frames, <size_t>draft.message_count * sizeof(rota_frame))
     memcpy(draft.bytes + data, draft.data, draft.data_bytes)
     for i in range(draft.message_count):

@@ -12,6 +12,7 @@ cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id
 cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
 cdef int reap_leases(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
 cdef int reap_at_open(rota_handle *h, rota_error *error) noexcept nogil
+cdef int release_own(rota_handle *h, rota_error *error) noexcept nogil
 cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rota_error *error) noexcept nogil
 cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil
 cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil

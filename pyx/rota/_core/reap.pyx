@@ -165,7 +165,7 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
     cdef Settle settle
     cdef uint32_t i
     cdef int status
-    if suspect:
+    if verdict != ROTA_VERDICT_CHARGE:
         excused += 1
     draft_begin(&draft, h)
     memset(&settle, 0, sizeof(settle))
@@ -331,6 +331,18 @@ cdef int reap_at_open(rota_handle *h, rota_error *error) noexcept nogil:
     h.control.claim_used = 0
     h.control.claim_count = 0
     h.recovery.reaped_claims = reaped
+    return ROTA_OK
+
+
+cdef int release_own(rota_handle *h, rota_error *error) noexcept nogil:
+    """At an orderly close: what this process still holds goes back, not the messages' fault."""
+    cdef uint32_t index
+    cdef int status
+    for index in range(h.control.claim_used):
+        if belongs(h, index, h.process, h.process_generation):
+            status = reap_record(h, index, generation_of(&h.claims[index]), ROTA_VERDICT_RELEASE, False, error)
+            if status != ROTA_OK:
+                return status
     return ROTA_OK
 
 

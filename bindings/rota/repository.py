@@ -1,0 +1,246 @@
+"""Repositories: a directory with one log and the queues in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from rota._core import queue as _queue
+from rota._core import transaction as _transaction
+from rota._core.store import Store
+from rota.errors import InUse, NotFound, OptionMismatch
+from rota.registration import Registration
+from rota.sizes import block_size, parse_size, segment_size_for
+from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
+
+__all__ = ["Repository", "open"]
+
+_log = logging.getLogger("rota")
+_DEFAULTS: dict[str, Any] = {
+    "max_messages": None,
+    "max_attempts": 5,
+    "error_queue": None,
+    "lease": 30.0,
+    "order": "skip",
+    "volatile": False,
+}
+_NO_QUEUE = 0xFFFF
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    capacity: int | str = "4 GiB",
+    durability: str = "sync",
+    sync_interval: float = 0.05,
+    sync_bytes: int | str = "8 MiB",
+    sync_count: int = 100_000,
+    compression: str | None = None,
+    insist: bool = False,
+) -> Repository:
+    """Open the repository in a directory, making it when there is none and `create` is true.
+
+    `capacity` bounds the log (at least 768 KiB); an existing repository keeps its own.  `durability` is the default
+    level of every call: "sync" returns when the commit survives power loss, "interval" when it is visible and a sync
+    follows within `sync_interval` seconds, `sync_bytes` or `sync_count` commits, "none" when it is visible.
+    `compression` "lz4" packs put_many() by default.  `insist` accepts a file system that rota does not trust.
+
+    Raises the OpenError family (NotARepository, VersionMismatch, ForeignFiles, FileSystemRefused, InUse), LogFailed,
+    Corrupt, DiskFull, LockHeld.
+    """
+    return Repository(
+        os.fspath(path),
+        create=create,
+        capacity=parse_size(capacity),
+        durability=durability,
+        sync_interval=sync_interval,
+        sync_bytes=parse_size(sync_bytes),
+        sync_count=sync_count,
+        compression=compression,
+        insist=insist,
+    )
+
+
+class Repository:
+    """An open repository; from `rota.open()`.  A context manager; pickles as its path and reopens where unpickled."""
+
+    def __init__(self, path: str, **options: Any) -> None:
+        if options["durability"] not in ("sync", "interval", "none"):
+            raise ValueError(f"durability is 'sync', 'interval' or 'none', not {options['durability']!r}")
+        if options["compression"] not in (None, "lz4"):
+            raise ValueError(f"compression is 'lz4' or None, not {options['compression']!r}")
+        if not 0.001 <= options["sync_interval"] <= 3600:
+            raise ValueError(f"sync_interval is 0.001 to 3600 seconds, not {options['sync_interval']!r}")
+        self.path = os.path.abspath(path)
+        self._options = options
+        segment_size = segment_size_for(options["capacity"])
+        native = dict(options, segment_size=segment_size, sync_unit=block_size(self.path), read_only=False)
+        native["capacity"] = options["capacity"] // segment_size * segment_size
+        self._store = Store(self.path, native)
+        self.recovery = Recovery(**self._store.recovery())
+        if self.recovery.performed and not self.recovery.clean and self.recovery.torn_bytes:
+            _log.info("%s: %d bytes behind the end of the log were cut", self.path, self.recovery.torn_bytes)
+
+    def queue(self, name: str, **options: Any) -> _queue.Queue:
+        """The queue of that name, made when there is none.
+
+        Options (max_messages, max_attempts, error_queue, lease, order, volatile) left out take the stored values, and
+        for a new queue the defaults: no bound, 5 attempts, "<name>.errors", 30 seconds, "skip", False.  A different
+        one raises OptionMismatch; `configure()` changes those that can change.
+        """
+        unknown = set(options) - set(_DEFAULTS)
+        if unknown:
+            raise TypeError(f"unknown options of a queue: {', '.join(sorted(unknown))}")
+        found = _queue.queue_named(self._store, self, name)
+        if found is None:
+            return self._create(name, {**_DEFAULTS, **options})
+        self._compare(found, options)
+        return found
+
+    def _create(self, name: str, options: dict[str, Any]) -> _queue.Queue:
+        entries = []
+        number = _queue.free_number(self._store)
+        errors_number = _NO_QUEUE
+        if options["max_attempts"] is not None:
+            errors_name = options["error_queue"] or f"{name}.errors"
+            target = _queue.queue_named(self._store, self, errors_name)
+            if target is not None:
+                errors_number = target.number_
+            else:
+                errors_number = _queue.free_number(self._store, (number,))
+                chosen = {**_DEFAULTS, "max_attempts": None, "error_queue_number": _NO_QUEUE, "is_error_queue": True}
+                entries.append((errors_number, errors_name, chosen))
+        entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
+        _queue.write_queue(self._store, 0, entries)
+        made = _queue.queue_named(self._store, self, name)
+        if made is None:
+            raise NotFound(f"the queue {name!r} was destroyed while it was made", path=self.path)
+        return made
+
+    def _compare(self, queue: _queue.Queue, options: dict[str, Any]) -> None:
+        stored = queue.figures()
+        stored["error_queue"] = self._error_name(stored)
+        for option, value in options.items():
+            if stored[option] != value:
+                raise OptionMismatch(
+                    f"the queue {queue.name!r} has {option}={stored[option]!r}, not {value!r}: use configure()",
+                    path=self.path,
+                )
+
+    def configure(self, queue: _queue.Queue, **options: Any) -> None:
+        """Change options of a queue: max_messages, max_attempts, lease, order."""
+        fixed = set(options) - {"max_messages", "max_attempts", "lease", "order"}
+        if fixed:
+            raise ValueError(f"these options cannot change: {', '.join(sorted(fixed))}")
+        entry = {**queue.figures(), **options}
+        _queue.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
+
+    def _error_name(self, figures: dict[str, Any]) -> str | None:
+        if figures["error_queue_number"] == _NO_QUEUE:
+            return None
+        found = _queue.queue_numbered(self._store, self, figures["error_queue_number"])
+        return found.name if found is not None else None
+
+    def queues(self) -> list[str]:
+        """Names of all queues, error queues included."""
+        return _queue.queue_names(self._store)
+
+    def destroy(self, name: str, force: bool = False) -> None:
+        """Remove a queue.  Raises NotFound; InUse while it holds messages, unless forced."""
+        queue = _queue.queue_named(self._store, self, name)
+        if queue is None:
+            raise NotFound(f"there is no queue {name!r}", path=self.path)
+        if force:
+            for identity in iter(lambda: queue.ids(0, 1000), []):
+                for message in identity:
+                    queue.kill(message)
+        if len(queue):
+            raise InUse(f"the queue {name!r} holds {len(queue)} messages: purge it or use force=True", path=self.path)
+        _queue.destroy_queue(self._store, queue)
+
+    def home_of(self, queue: _queue.Queue, identity: int) -> _queue.Queue:
+        """The queue where a message of an error queue came from: the one that names it as its error queue."""
+        for name in self.queues():
+            candidate = _queue.queue_named(self._store, self, name)
+            if candidate is not None and candidate.figures()["error_queue_number"] == queue.number_:
+                return candidate
+        raise NotFound(f"no queue has {queue.name!r} as its error queue: name the target", path=self.path)
+
+    def register(self, queue: _queue.Queue, name: str, stable: bool = True) -> Registration:
+        """Register at a queue; again is the recovery call and resets nothing."""
+        registration = Registration(self, queue.name, queue.number_, name, stable)
+        found = _transaction.registration_of(self._store, queue.number_, registration.encode()[8:])
+        if found is None:
+            _transaction.write_registration(self._store, queue.number_, registration.encode(), stable, False)
+        return registration
+
+    def transaction(self, token: int | None = None, durability: str | None = None) -> _transaction.Transaction:
+        """Operations of any queues that are committed together: `with repo.transaction() as t: ...`."""
+        return _transaction.Transaction(self._store, self, token, durability)
+
+    def sync(self) -> None:
+        """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""
+        self._store.sync()
+
+    def queue_stats(self, queue: _queue.Queue) -> QueueStatistics:
+        """Figures of one queue."""
+        figures = queue.figures()
+        oldest = None
+        for identity in queue.ids(0, 1):
+            try:
+                oldest = queue.read(identity).enqueued_at
+            except NotFound:
+                break
+        kept = {field: figures[field] for field in QueueStatistics.__slots__ if field in figures}
+        return QueueStatistics(**kept, oldest_at=oldest, error_queue=self._error_name(figures))
+
+    def stats(self) -> RepositoryStatistics:
+        """Figures of the repository and of its queues."""
+        queues = []
+        for name in self.queues():
+            queue = _queue.queue_named(self._store, self, name)
+            if queue is not None:
+                queues.append(self.queue_stats(queue))
+        return RepositoryStatistics(**self._store.statistics(), queues=tuple(queues))
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._store.closed
+
+    def close(self) -> None:
+        """Detach; the last process out leaves a checkpoint.  A second call does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> Repository:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.queues())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.path, self._options)
+
+    def __del__(self) -> None:
+        store = getattr(self, "_store", None)
+        if store is not None and not store.closed and not store.forked:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+            store.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._store.closed else self._options["durability"]
+        return f"<rota.Repository {self.path!r} {state}>"
+
+
+def _reopen(path: str, options: dict[str, Any]) -> Repository:
+    return Repository(path, **{**options, "create": False})

@@ -1,0 +1,91 @@
+"""Figures of queues and repositories, as frozen dataclasses; dataclasses.asdict() makes JSON of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["QueueStatistics", "Recovery", "RepositoryStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """One queue: what lies in it now, and what happened since the repository was opened by the first process.
+
+    Counts are messages; `bytes` is the size of the bodies put; `oldest_at` is seconds since the epoch (None: empty);
+    `lease` is seconds.
+    """
+
+    name: str
+    state: str
+    ready: int
+    delayed: int
+    claimed: int
+    parked: int
+    total: int
+    puts: int
+    gets: int
+    acks: int
+    nacks: int
+    killed: int
+    expired: int
+    moved: int
+    bytes: int
+    oldest_at: float | None
+    error_queue: str | None
+    max_attempts: int | None
+    max_messages: int | None
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryStatistics:
+    """The repository as a whole; sizes in bytes, positions are LSNs, `sync_seconds` is the total time of all syncs.
+
+    `raw_bytes` and `compressed_bytes` compare compressed batches with their bodies.
+    """
+
+    path: str
+    capacity: int
+    segment_size: int
+    segments: int
+    free_segments: int
+    tail_lsn: int
+    durable_lsn: int
+    next_id: int
+    epoch: int
+    commits: int
+    messages: int
+    stored_bytes: int
+    raw_bytes: int
+    compressed_bytes: int
+    syncs: int
+    sync_seconds: float
+    processes: tuple[int, ...]
+    owner_deaths: int
+    reaped_claims: int
+    checkpoints: int
+    failed: bool
+    queues: tuple[QueueStatistics, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the open found: `performed` when it rebuilt the control file, `clean` when the last close was orderly.
+
+    The scan began at `begin_lsn`; the log goes on at `cut_lsn`; `torn_bytes` lay behind it and were cut; everything
+    below `proven_lsn` was proven durable.  `elapsed` is seconds; `case` the row of the recovery table.
+    """
+
+    performed: bool
+    clean: bool
+    begin_lsn: int
+    cut_lsn: int
+    proven_lsn: int
+    scanned_bytes: int
+    commits: int
+    messages: int
+    torn_bytes: int
+    elapsed: float
+    reaped_claims: int
+    epoch: int
+    case: int

@@ -1,0 +1,351 @@
+"""Batches: several messages claimed at once, made into objects only when asked for.
+
+What holds:
+
+1. A batch owns its runs (claim records).  collect() finds the slots of their messages; it is checked against the
+   claim's generation afterwards, so a claim that ended yields LeaseLost and never another's message.
+2. `bodies` and `array` show all messages; iterating shows one at a time.
+3. ack() is one commit: a range where nothing of it came back by itself, else ids.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.crc32c cimport rota_crc32c
+from engine.format cimport *
+from engine.handle cimport rota_handle
+from engine.pool cimport *
+from engine.status cimport *
+
+from rota._core.claim cimport generation_of, return_unshown_locked
+from rota._core.draft cimport *
+from rota._core.lane cimport queue_at
+from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.message cimport Message, Reading, fill_settle, mark_shown, park_corrupt, read_slot, submit_settle
+from rota._core.reap cimport draft_back, wake_queue
+from rota._core.store cimport Store
+
+from rota import errors
+
+cdef enum:
+    CLAIMED = 1
+    SETTLED = 2
+    IN_TRANSACTION = 3
+
+
+cdef uint32_t walk(rota_handle *h, const Run *run, uint64_t *ids, uint64_t *refs) noexcept nogil:
+    """Ids and slots of a range's messages, without the lock: the caller checks the claim afterwards."""
+    cdef uint32_t number = rota_ref_page(run.first), index = rota_ref_index(run.first), count = 0, steps = 0
+    cdef rota_page *page
+    cdef rota_slot *slot
+    while number and count < run.count and steps < 1 << 20:
+        page = rota_page_at(h, number)
+        if page.kind != ROTA_PAGE_CHUNK:
+            return count
+        while index < rota_page_slots(page) and count < run.count:
+            slot = rota_page_slot(page, index)
+            if slot.id > run.last_id:
+                return count
+            if slot.id >= run.first_id and rota_slot_state(slot.word) == ROTA_SLOT_FRESH:
+                ids[count] = slot.id
+                refs[count] = rota_ref(number, index)
+                count += 1
+            index += 1
+        number = page.next
+        index = 0
+        steps += 1
+    return count
+
+
+cdef Batch new_batch(Store store, object queue, Run *runs, uint32_t run_count, uint32_t count):
+    """Takes over the memory of `runs`."""
+    cdef Batch batch = Batch.__new__(Batch)
+    batch.store = store
+    batch.queue = queue
+    batch.runs = runs
+    batch.run_count = run_count
+    batch.count = count
+    batch.state = CLAIMED
+    return batch
+
+
+@cython.final
+cdef class Batch:
+    """A sequence of claimed messages.  `bodies` is a list of bytes, `ids` a list of ints, `ack()` settles all."""
+
+    def __dealloc__(self):
+        free(self.runs)
+        free(self.id_list)
+        free(self.refs)
+        free(self.run_of)
+
+    cdef int collect(self) except -1:
+        """Find the slots once."""
+        cdef uint32_t i, got, at = 0, j
+        if self.id_list != NULL or self.count == 0:
+            return 0
+        self.store.check()
+        self.id_list = <uint64_t *>malloc(self.count * sizeof(uint64_t))
+        self.refs = <uint64_t *>malloc(self.count * sizeof(uint64_t))
+        self.run_of = <uint32_t *>malloc(self.count * sizeof(uint32_t))
+        if self.id_list == NULL or self.refs == NULL or self.run_of == NULL:
+            raise MemoryError
+        for i in range(self.run_count):
+            if self.runs[i].kind == ROTA_CLAIM_SINGLE:
+                self.id_list[at] = self.runs[i].first_id
+                self.refs[at] = self.runs[i].first
+                got = 1
+            else:
+                got = walk(self.store.h, &self.runs[i], self.id_list + at, self.refs + at)
+            for j in range(got):
+                self.run_of[at + j] = i
+            at += got
+        if at < self.count:
+            if self.state == CLAIMED:
+                self.check_claims()
+            self.count = at  # some were killed meanwhile
+        return 0
+
+    cdef int check_claims(self) except -1:
+        """Raise LeaseLost when a record of this batch is another's by now."""
+        cdef uint32_t i
+        cdef rota_handle *h = self.store.h
+        rota_fence_acquire()
+        for i in range(self.run_count):
+            if generation_of(&h.claims[self.runs[i].claim % ROTA_CLAIM_COUNT]) != self.runs[i].generation:
+                raise errors.LeaseLost("the claim of this batch ended before it was looked at", path=self.store.path)
+        return 0
+
+    cdef int show_all(self) except -1:
+        cdef uint32_t i
+        self.store.check()
+        if self.state == CLAIMED or self.state == IN_TRANSACTION:
+            for i in range(self.run_count):
+                mark_shown(self.store, &self.runs[i], self.runs[i].last_id)
+        return 0
+
+    @property
+    def ids(self):
+        """Ids of the messages, ascending within a priority."""
+        self.collect()
+        return [self.id_list[i] for i in range(self.count)]
+
+    @property
+    def bodies(self):
+        """All bodies as a list of bytes; all of them count as shown.  Raises LeaseLost, Corrupt."""
+        cdef Reading reading
+        cdef uint32_t i
+        cdef object body
+        cdef list result
+        if self.count == 0:
+            return []
+        self.show_all()
+        self.collect()
+        result = PyList_New(self.count)
+        for i in range(self.count):
+            body = self.read(i, &reading)
+            Py_INCREF(body)
+            PyList_SET_ITEM(result, i, body)
+        if self.state == CLAIMED:
+            self.check_claims()
+        return result
+
+    cdef bytes read(self, uint32_t i, Reading *reading):
+        try:
+            return read_slot(self.store, self.refs[i], self.id_list[i], reading)
+        except errors.Corrupt:
+            if self.state == CLAIMED:
+                park_corrupt(self.store, &self.runs[self.run_of[i]], self.id_list[i])
+            raise
+
+    def fill(self, array, Py_ssize_t itemsize):
+        """Copy every body into the rows of a writable array and keep it as `array`.  Raises ValueError on a size."""
+        cdef Py_buffer view
+        cdef Reading reading
+        cdef uint32_t i
+        cdef bytes body
+        self.show_all()
+        self.collect()
+        PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)
+        try:
+            for i in range(self.count):
+                body = self.read(i, &reading)
+                if PyBytes_GET_SIZE(body) != itemsize:
+                    raise ValueError(f"message {self.id_list[i]} has {len(body)} bytes, the dtype {itemsize}")
+                if (i + 1) * itemsize > view.len:
+                    raise ValueError("the array is too short")
+                memcpy(<uint8_t *>view.buf + i * itemsize, PyBytes_AS_STRING(body), itemsize)
+        finally:
+            PyBuffer_Release(&view)
+        self.array = array
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self.count))]
+        cdef Py_ssize_t i = index
+        if i < 0:
+            i += self.count
+        if i < 0 or i >= self.count:
+            raise IndexError("no such message in the batch")
+        self.collect()
+        if self.messages is None:
+            self.messages = [None] * self.count
+        if self.messages[i] is None:
+            self.messages[i] = self.make(<uint32_t>i)
+        return self.messages[i]
+
+    cdef Message make(self, uint32_t i):
+        cdef Message message = Message.__new__(Message)
+        cdef Run *run = &self.runs[self.run_of[i]]
+        message.store = self.store
+        message.queue = self.queue
+        message.id = self.id_list[i]
+        message.run = run[0]
+        message.slot = self.refs[i]
+        message.state = self.state
+        message.batch = self
+        return message
+
+    def __iter__(self):
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            yield self[i]
+
+    cdef int add_acks(self, Draft *draft, bint by_id) except -1:
+        """Operations and settlements for everything that is not settled yet."""
+        cdef uint32_t i, j
+        cdef Settle settle
+        cdef Run *run
+        cdef bint touched = by_id or (self.messages is not None and any(
+            m is not None and (<Message>m).state == SETTLED for m in self.messages))
+        for i in range(self.run_count if not touched else 0):
+            run = &self.runs[i]
+            draft_op(draft, ROTA_OP_ACK, run.level, run.queue, run.first_id, run.last_id, run.count, NULL, 0)
+            fill_settle(&settle, run, run.first_id, run.last_id, run.count, run.kind == ROTA_CLAIM_RANGE)
+            draft_settle(draft, &settle)
+        if not touched:
+            return 0
+        self.collect()
+        for j in range(self.count):
+            if self.messages is not None and self.messages[j] is not None \
+                    and (<Message>self.messages[j]).state == SETTLED:
+                continue
+            run = &self.runs[self.run_of[j]]
+            draft_op(draft, ROTA_OP_ACK, run.level, run.queue, self.id_list[j], self.id_list[j], 1, NULL, 0)
+            fill_settle(&settle, run, self.id_list[j], self.id_list[j], 1, False)
+            draft_settle(draft, &settle)
+        return 0
+
+    def ack(self, durability=None):
+        """Settle all of them in one commit.  A second ack does nothing.  Raises LeaseLost, Killed."""
+        cdef Draft draft
+        cdef bint by_id = False
+        cdef int again = 1
+        self.store.check_writable()
+        if self.state == IN_TRANSACTION:
+            raise errors.StateError("the batch belongs to a transaction: its commit settles it")
+        if self.state != CLAIMED or self.count == 0:
+            return
+        while again:
+            draft_begin(&draft, self.store.h)
+            try:
+                self.add_acks(&draft, by_id)
+                if draft.op_count == 0:
+                    break
+                again = submit_settle(self.store, &draft, durability)
+            finally:
+                draft_end(&draft)
+            by_id = True
+        self.settled()
+        queue_at(self.store.h, self.runs[0].queue).acks += self.count
+
+    cdef int settled(self) except -1:
+        self.state = SETTLED
+        if self.messages is not None:
+            for message in self.messages:
+                if message is not None:
+                    (<Message>message).state = SETTLED
+        return 0
+
+    def nack(self, delay=0.0, reason=None):
+        """Give back what is not settled yet, each with a counted attempt.  Raises LeaseLost."""
+        for message in self:
+            message.nack(delay, reason)
+        self.settled()
+
+    def release(self, delay=0.0):
+        """Give back what is not settled yet; attempts do not count.  What was never shown goes back unlogged."""
+        cdef uint32_t i
+        cdef rota_error error
+        cdef int status
+        self.store.check_writable()
+        if self.state != CLAIMED:
+            return
+        if delay or self.messages is not None:
+            for message in self:
+                message.release(delay)
+        else:
+            for i in range(self.run_count):
+                self.release_run(&self.runs[i])
+        self.settled()
+
+    cdef int release_run(self, Run *run) except -1:
+        """What was shown goes back by a commit, the rest by a change of its slots."""
+        cdef rota_handle *h = self.store.h
+        cdef rota_error error
+        cdef int status
+        cdef uint32_t shown = <uint32_t>rota_load_acquire_u64(&h.claims[run.claim % ROTA_CLAIM_COUNT].shown)
+        if shown:
+            for i in range(self.count):
+                self[i]
+            for i in range(self.count):
+                if self.runs[self.run_of[i]].claim == run.claim:
+                    self.messages[i].release()
+            return 0
+        with nogil:
+            status = lock_enter(h, &error)
+            if status == ROTA_OK:
+                status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
+                lock_leave(h)
+        if status < 0:
+            self.store.fail(&error)
+        wake_queue(h, queue_at(h, run.queue))
+        return 0
+
+    def extend(self, double seconds):
+        """Let the lease of what is not settled yet end `seconds` from now.  Raises LeaseLost."""
+        cdef uint32_t i
+        for i in range(self.count):
+            message = self[i]
+            if not message.settled:
+                message.extend(seconds)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if self.state != CLAIMED:
+            return
+        if kind is None:
+            self.ack()
+        elif issubclass(kind, Exception):
+            self.nack()
+        else:
+            self.release()
+
+    def __reduce__(self):
+        raise TypeError("a claimed batch belongs to its process and is not pickled: pass bodies and ids on")
+
+    def __repr__(self):
+        return f"<rota.Batch of {self.count} {('', 'claimed', 'settled', 'in a transaction')[self.state]}>"

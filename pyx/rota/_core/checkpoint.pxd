@@ -1,0 +1,18 @@
+# A checkpoint: an image of the control file in the log, so that the log before it may go.
+#
+#     checkpoint            take one now; ROTA_FULL when its blocks find no room
+#     checkpoint_at_close   take one if enough was logged since the last
+#     checkpoint_holding    the same for one who holds the job lock
+#     checkpoint_gains      whether one would free a segment (a hint, without a lock)
+#     job_enter, job_leave  the lock that checkpoint, copying and freeing share
+from libc.stdint cimport uint64_t
+
+from engine.handle cimport rota_handle
+from engine.status cimport rota_error
+
+cdef int checkpoint(rota_handle *h, rota_error *error) noexcept nogil
+cdef int checkpoint_at_close(rota_handle *h, rota_error *error) noexcept nogil
+cdef int checkpoint_holding(rota_handle *h, rota_error *error) noexcept nogil
+cdef bint checkpoint_gains(rota_handle *h) noexcept nogil
+cdef int job_enter(rota_handle *h, rota_error *error) noexcept nogil
+cdef void job_leave(rota_handle *h) noexcept nogil

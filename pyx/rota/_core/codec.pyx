@@ -1,0 +1,124 @@
+"""Attributes of a message: key, headers, due time, expiry and what requests carry, to bytes and back.
+
+What holds: nothing is ever unpickled; a value has one of five types, each with its own mark; unknown attributes are
+passed over, so that a newer version may add some.
+"""
+
+import struct
+
+from libc.stdint cimport uint64_t
+
+from engine.format cimport *
+
+_HEAD = struct.Struct("<BBH")
+_HEADER = struct.Struct("<BBHI")
+_U64 = struct.Struct("<Q")
+_FLOAT = struct.Struct("<d")
+_BYTES, _TEXT, _INTEGER, _FLOATING, _BOOLEAN = range(1, 6)
+_LIMIT = 65535
+
+
+def _attribute(int kind, bytes value):
+    if len(value) > _LIMIT - 4:
+        raise ValueError(f"a key or the headers together may have {_LIMIT - 4} bytes, not {len(value)}")
+    return _HEAD.pack(kind, 0, len(value)) + value
+
+
+def _value(name, value):
+    if isinstance(value, bool):
+        return _BOOLEAN, b"\1" if value else b"\0"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _BYTES, bytes(value)
+    if isinstance(value, str):
+        return _TEXT, value.encode("utf-8", "surrogatepass")
+    if isinstance(value, int):
+        return _INTEGER, str(value).encode()
+    if isinstance(value, float):
+        return _FLOATING, _FLOAT.pack(value)
+    raise TypeError(f"header {name!r} is bytes, str, int, float or bool, not {type(value).__name__}")
+
+
+def encode_headers(headers):
+    """Headers (str -> bytes | str | int | float | bool) as bytes."""
+    parts = []
+    for name, value in headers.items():
+        if not isinstance(name, str):
+            raise TypeError(f"names of headers are str, not {type(name).__name__}")
+        kind, data = _value(name, value)
+        label = name.encode("utf-8", "surrogatepass")
+        parts.append(_HEADER.pack(kind, 0, len(label), len(data)) + label + data)
+    return b"".join(parts)
+
+
+def decode_headers(bytes data):
+    """What encode_headers made; raises ValueError when the bytes are malformed."""
+    headers = {}
+    cdef Py_ssize_t at = 0
+    try:
+        while at < len(data):
+            kind, _, name_length, length = _HEADER.unpack_from(data, at)
+            at += _HEADER.size
+            name = data[at:at + name_length].decode("utf-8", "surrogatepass")
+            value = data[at + name_length:at + name_length + length]
+            at += name_length + length
+            if kind == _TEXT:
+                headers[name] = value.decode("utf-8", "surrogatepass")
+            elif kind == _INTEGER:
+                headers[name] = int(value)
+            elif kind == _FLOATING:
+                headers[name] = _FLOAT.unpack(value)[0]
+            elif kind == _BOOLEAN:
+                headers[name] = value != b"\0"
+            else:
+                headers[name] = value
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ValueError("malformed headers") from error
+    return headers
+
+
+def encode_attributes(key=None, headers=None, uint64_t due_ns=0, uint64_t expiry_ns=0, extra=()):
+    """Attributes as bytes; `extra` is an iterable of (kind, bytes).  Raises TypeError and ValueError."""
+    parts = []
+    if key is not None:
+        if isinstance(key, str):
+            parts.append(_attribute(ROTA_ATTRIBUTE_KEY_TEXT, key.encode("utf-8", "surrogatepass")))
+        elif isinstance(key, (bytes, bytearray, memoryview)):
+            parts.append(_attribute(ROTA_ATTRIBUTE_KEY_BYTES, bytes(key)))
+        else:
+            raise TypeError(f"key is bytes or str, not {type(key).__name__}")
+    if headers:
+        parts.append(_attribute(ROTA_ATTRIBUTE_HEADERS, encode_headers(headers)))
+    if due_ns:
+        parts.append(_attribute(ROTA_ATTRIBUTE_DUE, _U64.pack(due_ns)))
+    if expiry_ns:
+        parts.append(_attribute(ROTA_ATTRIBUTE_EXPIRY, _U64.pack(expiry_ns)))
+    for kind, value in extra:
+        parts.append(_attribute(kind, value))
+    data = b"".join(parts)
+    if len(data) > _LIMIT:
+        raise ValueError(f"key and headers together may have {_LIMIT} bytes, not {len(data)}")
+    return data
+
+
+def decode_attributes(bytes data):
+    """Attributes as a dict of kind -> bytes."""
+    found = {}
+    cdef Py_ssize_t at = 0
+    while at + 4 <= len(data):
+        kind, _, length = _HEAD.unpack_from(data, at)
+        found.setdefault(kind, data[at + 4:at + 4 + length])
+        at += 4 + length
+    return found
+
+
+def key_of(bytes data):
+    """The key in the attributes: bytes, str or None."""
+    found = decode_attributes(data)
+    if ROTA_ATTRIBUTE_KEY_TEXT in found:
+        return found[ROTA_ATTRIBUTE_KEY_TEXT].decode("utf-8", "surrogatepass")
+    return found.get(ROTA_ATTRIBUTE_KEY_BYTES)
+
+
+def headers_of(bytes data):
+    """The headers in the attributes, a new dict."""
+    return decode_headers(decode_attributes(data).get(ROTA_ATTRIBUTE_HEADERS, b""))

@@ -1,0 +1,421 @@
+"""Messages in user hands: read from the log, acked, returned.
+
+What holds:
+
+1. A reader loads the slot, copies the bytes, verifies id and checksum of the copy, and loads the slot again when they
+   do not match: a message that moved meanwhile is read again, a claim that ended is LeaseLost, else it is Corrupt.
+2. A body reaches user code only after its mark was set in the claim record.
+3. A message that is corrupt is parked, so that its neighbours are not held up; nothing else is touched.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.crc32c cimport rota_crc32c
+from engine.format cimport *
+from engine.frame cimport rota_attribute_u64, rota_block_check, rota_frame_block
+from engine.handle cimport rota_handle
+from engine.pool cimport *
+from engine.status cimport *
+
+from rota._core.append cimport SPACE_SETTLE, Placed
+from rota._core.claim cimport extend_locked, generation_of, return_unshown_locked, show
+from rota._core.draft cimport *
+from rota._core.lane cimport queue_at
+from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.reap cimport draft_back, wake_draft, wake_queue
+from rota._core.store cimport Store, now
+
+from rota import errors
+from rota._core.codec import headers_of, key_of
+
+cdef enum:
+    LOOKED_AT = 0
+    CLAIMED = 1
+    SETTLED = 2
+    IN_TRANSACTION = 3
+    TRIES = 16
+
+
+cdef int corrupt(Store store, uint32_t file, uint64_t offset, uint64_t id, str what) except -1:
+    raise errors.Corrupt(f"message {id}: {what}; run `rota verify {store.path}`", path=store.path,
+                         file=f"seg.{file:06d}", offset=offset)
+
+
+cdef bint load_frame(Store store, const uint8_t *base, uint64_t offset, Reading *reading) noexcept:
+    """Copy the frame header at `offset` and the header of its commit; False when they make no sense."""
+    cdef rota_handle *h = store.h
+    cdef rota_frame *frame = &reading.frame
+    cdef const uint8_t *commit
+    if offset + sizeof(rota_frame) > h.segment_size:
+        return False
+    if h.os.copy_guarded(h.os, frame, base + offset, sizeof(rota_frame)) != 0:
+        return False
+    if frame.back > offset - ROTA_SEGMENT_HEADER_SIZE or frame.back < sizeof(rota_commit_header):
+        return False
+    commit = base + offset - frame.back
+    if h.os.copy_guarded(h.os, &reading.header, commit, sizeof(rota_commit_header)) != 0:
+        return False
+    reading.commit = commit
+    return reading.header.magic == ROTA_COMMIT_MAGIC \
+        and offset - frame.back + reading.header.length <= h.segment_size \
+        and <uint64_t>frame.offset + frame.attribute_bytes \
+        + (0 if frame.flags & ROTA_FRAME_BLOCK else frame.body_length) <= reading.header.length
+
+
+cdef uint64_t id_of(const Reading *reading) noexcept:
+    if reading.frame.flags & ROTA_FRAME_COPIED:
+        return reading.frame.id
+    return reading.header.base_id + (reading.frame.back - sizeof(rota_commit_header) - reading.header.op_bytes) // 32
+
+
+cdef bytes block_body(Store store, Reading *reading, bytes attributes):
+    """The body of a message in a compressed block; the last block is kept by the store."""
+    cdef rota_handle *h = store.h
+    cdef rota_block block
+    cdef uint64_t place = 0
+    cdef uint32_t at = 0
+    import struct
+
+    from rota._core.codec import decode_attributes
+    found = decode_attributes(attributes).get(ROTA_ATTRIBUTE_BLOCK, b"")
+    if len(found) != 4:
+        return None
+    at = struct.unpack("<I", found)[0]
+    if at + sizeof(rota_block) > reading.header.length:
+        return None
+    key = (<size_t>reading.commit, reading.header.lsn, at)
+    if store.block_cache is None or store.block_cache[0] != key:
+        stored = PyBytes_FromStringAndSize(NULL, reading.header.length - at)
+        if h.os.copy_guarded(h.os, PyBytes_AS_STRING(stored), reading.commit + at, reading.header.length - at) != 0:
+            return None
+        if rota_block_check(<const uint8_t *>PyBytes_AS_STRING(stored), len(stored), h.salt_crc, &block) != 0:
+            return None
+        import lz4.block
+        try:
+            raw = lz4.block.decompress(stored[sizeof(rota_block):sizeof(rota_block) + block.stored_length],
+                                       uncompressed_size=block.raw_length)
+        except Exception:  # lz4's own error class is private; the bytes passed their checksum, so this is damage
+            return None
+        store.block_cache = (key, raw)
+    raw = store.block_cache[1]
+    if reading.frame.id + reading.frame.body_length > <uint64_t>len(raw):
+        return None
+    return raw[reading.frame.id:reading.frame.id + reading.frame.body_length]
+
+
+cdef bytes read_copy(Store store, Reading *reading):
+    """Copy attributes (to store.attributes) and body and verify their sum; None when it is bad."""
+    cdef rota_handle *h = store.h
+    cdef rota_frame *frame = &reading.frame
+    cdef const uint8_t *data = reading.commit + frame.offset
+    cdef uint32_t sum = rota_crc32c(h.salt_crc, <uint8_t *>frame + 4, sizeof(rota_frame) - 4)
+    cdef bytes copied = None
+    store.attributes = None
+    if frame.attribute_bytes:
+        copied = PyBytes_FromStringAndSize(NULL, frame.attribute_bytes)
+        if h.os.copy_crc_guarded(h.os, sum, PyBytes_AS_STRING(copied), data, frame.attribute_bytes, &sum) != 0:
+            return None
+        store.attributes = copied
+    if frame.flags & ROTA_FRAME_BLOCK:
+        return block_body(store, reading, copied) if sum == frame.crc and copied is not None else None
+    copied = PyBytes_FromStringAndSize(NULL, frame.body_length)
+    if frame.body_length and h.os.copy_crc_guarded(h.os, sum, PyBytes_AS_STRING(copied),
+                                                   data + frame.attribute_bytes, frame.body_length, &sum) != 0:
+        return None
+    return copied if sum == frame.crc else None
+
+
+cdef bytes read_slot(Store store, rota_slot_ref ref, uint64_t id, Reading *reading):
+    """Read the message of a slot.  Raises LeaseLost when the slot is another's by now, Corrupt when bytes are bad."""
+    cdef rota_handle *h = store.h
+    cdef rota_slot *slot = rota_slot_at(h, ref)
+    cdef uint64_t word, offset = 0
+    cdef uint32_t file = 0
+    cdef int tries
+    cdef bytes body
+    for tries in range(TRIES):
+        word = rota_load_acquire_u64(&slot.word)
+        file = rota_slot_file(word) % ROTA_SEGMENT_COUNT_MAX
+        offset = rota_slot_cell(word) * ROTA_CELL
+        if h.segments[file].base == NULL:
+            store.map_segment(file)
+        if offset >= ROTA_SEGMENT_HEADER_SIZE and load_frame(store, h.segments[file].base, offset, reading) \
+                and id_of(reading) == id:
+            body = read_copy(store, reading)
+            if body is not None:
+                return body
+        rota_fence_acquire()
+        if slot.id != id:
+            raise errors.LeaseLost(f"message {id} is not held any more", path=store.path)
+        if rota_slot_place(rota_load_acquire_u64(&slot.word)) == rota_slot_place(word):
+            break
+    corrupt(store, file, offset, id, "its stored bytes do not match their checksum")
+
+
+cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t last_id, uint32_t count,
+                     bint whole) noexcept nogil:
+    memset(settle, 0, sizeof(Settle))
+    settle.claim = run.claim
+    settle.generation = run.generation
+    settle.first_id = first_id
+    settle.last_id = last_id
+    settle.count = count
+    settle.queue = run.queue
+    settle.level = run.level
+    settle.whole = whole
+    return 0
+
+
+cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
+    cdef rota_error error
+    if show(store.h, run, upto_id, 0, &error) != ROTA_OK:
+        store.fail(&error)
+    return 0
+
+
+cdef int submit_settle(Store store, Draft *draft, object durability) except -1:
+    """Seal and append a draft that settles; 1: the range must be acked by its ids.  The draft is freed by the caller."""
+    cdef Placed placed
+    cdef rota_error error
+    cdef int status = draft_seal(draft)
+    if status != ROTA_OK:
+        rota_fail(&error, status, NULL, 0, "the settlement does not fit into one commit")
+        store.fail(&error)
+    if store.submit(draft, SPACE_SETTLE, &placed, -1.0):
+        return 1
+    wake_draft(store.h, draft)
+    store.settle_durability(placed.end_lsn, durability)
+    return 0
+
+
+cdef int park_corrupt(Store store, const Run *run, uint64_t id) except -1:
+    """Keep a message that cannot be read, but hand it out no more."""
+    cdef Draft draft
+    cdef Settle settle
+    draft_begin(&draft, store.h)
+    try:
+        draft_op(&draft, ROTA_OP_RETURN, 2, run.queue, id, run.handouts | <uint64_t>run.excused << 32, 0, NULL, 0)
+        fill_settle(&settle, run, id, id, 1, False)
+        draft_settle(&draft, &settle)
+        submit_settle(store, &draft, None)
+    finally:
+        draft_end(&draft)
+    return 0
+
+
+cdef Message new_message(Store store, object queue, const Run *run, uint64_t id, rota_slot_ref ref):
+    """A message that was just claimed by itself: its mark is set already."""
+    cdef Reading reading
+    cdef Message message = Message.__new__(Message)
+    message.store = store
+    message.queue = queue
+    message.id = id
+    message.run = run[0]
+    message.slot = ref
+    message.state = CLAIMED
+    try:
+        message._body = read_slot(store, ref, id, &reading)
+        message._attributes = store.attributes
+    except errors.Corrupt:
+        message.state = SETTLED
+        park_corrupt(store, run, id)
+        raise
+    message._time_ns = reading.header.time_ns
+    return message
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Message:
+    """A message: body, id, key, headers, and what is to become of it.
+
+    A context manager: acked at the end, returned with a counted attempt on an exception.
+    """
+
+    @property
+    def body(self):
+        """The body, bytes."""
+        if self._body is None:
+            self.load(True)
+        return self._body
+
+    cdef int load(self, bint mark) except -1:
+        cdef Reading reading
+        if mark and self.state == CLAIMED:
+            mark_shown(self.store, &self.run, self.id)
+        try:
+            self._body = read_slot(self.store, self.slot, self.id, &reading)
+            self._attributes = self.store.attributes
+        except errors.Corrupt:
+            if self.state == CLAIMED:
+                self.state = SETTLED
+                park_corrupt(self.store, &self.run, self.id)
+            raise
+        self._time_ns = reading.header.time_ns
+        return 0
+
+    @property
+    def key(self):
+        """The key: bytes, str or None."""
+        if self._body is None:
+            self.load(True)
+        return key_of(self._attributes) if self._attributes is not None else None
+
+    @property
+    def headers(self):
+        """The headers, a new dict."""
+        if self._body is None:
+            self.load(True)
+        return headers_of(self._attributes) if self._attributes is not None else {}
+
+    @property
+    def attempts(self):
+        """Hand-outs that count, this one included: 1 at first sight."""
+        return self.run.handouts - self.run.excused + (1 if self.state != LOOKED_AT else 0)
+
+    @property
+    def enqueued_at(self):
+        """Seconds since the epoch when it was first committed."""
+        if self._body is None:
+            self.load(True)
+        return self._time_ns / 1e9
+
+    @property
+    def priority(self):
+        return self.run.level
+
+    @property
+    def settled(self):
+        """Whether it was acked, returned or parked through this object."""
+        return self.state == SETTLED
+
+    cdef int claimed(self) except -1:
+        """True when there is something to settle."""
+        self.store.check_writable()
+        if self.state == SETTLED:
+            return False
+        if self.state == IN_TRANSACTION:
+            raise errors.StateError("the message belongs to a transaction: its commit settles it")
+        if self.state == LOOKED_AT:
+            raise errors.StateError("the message was only looked at; get() claims one")
+        return True
+
+    def ack(self, durability=None):
+        """Settle it for good.  A second ack does nothing.  Raises LeaseLost, Killed, OutcomeUnknown."""
+        cdef Draft draft
+        cdef Settle settle
+        cdef uint8_t memory[128]
+        cdef Placed placed
+        cdef rota_handle *h = self.store.h
+        if not self.claimed():
+            return
+        memset(&draft, 0, sizeof(Draft))
+        draft.bytes = memory
+        draft.length = 128
+        draft.op_bytes = 32
+        draft.op_count = 1
+        encode_op(memory + 96, ROTA_OP_ACK, self.run.level, self.run.queue, self.id, self.id, 1, 0)
+        (<rota_commit_header *>memory).meta_crc = rota_crc32c(h.salt_crc, memory + 96, 32)
+        fill_settle(&settle, &self.run, self.id, self.id, 1, False)
+        draft.settles = &settle
+        draft.settle_count = 1
+        self.store.submit(&draft, SPACE_SETTLE, &placed, -1.0)
+        self.state = SETTLED
+        count_ack(h, self.run.queue)
+        if rota_load_relaxed_u32(&h.control.space_waiters):
+            wake_draft(h, &draft)
+        self.store.settle_durability(placed.end_lsn, durability)
+
+    def nack(self, delay=0.0, reason=None):
+        """Give it back, the attempt counts: at its old place, after `delay` seconds, or to the error queue when its
+        attempts are used up.  Raises LeaseLost, Killed."""
+        self.back(delay, 0)
+
+    def release(self, delay=0.0):
+        """Give it back; it was not the message's fault, so the attempt does not count.  Raises LeaseLost, Killed."""
+        self.back(delay, 1)
+
+    cdef int back(self, object delay, uint64_t excused) except -1:
+        cdef Draft draft
+        cdef Settle settle
+        cdef rota_handle *h = self.store.h
+        cdef double seconds = delay
+        cdef uint64_t due = 0
+        if not self.claimed():
+            return 0
+        if seconds < 0 or seconds != seconds:
+            raise ValueError(f"delay is at least 0 seconds, not {delay!r}")
+        if seconds > 0:
+            due = h.os.clock_wall_ns(h.os) + <uint64_t>(seconds * 1e9)
+        draft_begin(&draft, h)
+        try:
+            draft_back(h, &draft, queue_at(h, self.run.queue), self.id, <uint64_t>self.run.handouts + 1,
+                       <uint64_t>self.run.excused + excused, due, False)
+            fill_settle(&settle, &self.run, self.id, self.id, 1, False)
+            draft_settle(&draft, &settle)
+            submit_settle(self.store, &draft, None)
+            self.state = SETTLED
+            queue_at(h, self.run.queue).nacks += 1
+        finally:
+            draft_end(&draft)
+        return 0
+
+    def extend(self, double seconds):
+        """Let the lease end `seconds` from now.  Raises LeaseLost."""
+        cdef rota_error error
+        cdef int status
+        if not self.claimed():
+            raise errors.StateError("the message is settled")
+        with nogil:
+            status = lock_enter(self.store.h, &error)
+            if status == ROTA_OK:
+                status = extend_locked(self.store.h, &self.run, <uint64_t>(seconds * 1e9), &error)
+                lock_leave(self.store.h)
+        if status != ROTA_OK:
+            self.store.fail(&error)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if self.state != CLAIMED:
+            return
+        if kind is None:
+            self.ack()
+        elif issubclass(kind, Exception):
+            self.nack()
+        else:
+            self.release()
+
+    def __reduce__(self):
+        raise TypeError("a claimed message belongs to its process and is not pickled: pass its body and id on")
+
+    def __repr__(self):
+        state = ("looked at", "claimed", "settled", "in a transaction")[self.state]
+        text = f"{self._body[:32]!r}{'…' if len(self._body) > 32 else ''}" if self._body is not None else "not shown"
+        return f"<rota.Message {self.id} {state} attempt {self.attempts} {text}>"
+
+
+cdef void count_ack(rota_handle *h, uint32_t number) noexcept nogil:
+    cdef rota_queue *queue = queue_at(h, number)
+    if queue != NULL:
+        queue.acks += 1
+
+
+def submit_ops(Store store, list ops, durability=None):
+    """Append operations (kind, detail, queue, id, a, b, extra) that carry no message."""
+    cdef Draft draft
+    cdef bytes extra
+    store.check_writable()
+    draft_begin(&draft, store.h)
+    try:
+        for kind, detail, queue, id, a, b, extra in ops:
+            draft_op(&draft, kind, detail, queue, id, a, b, <const char *>extra, len(extra))
+        submit_settle(store, &draft, durability)
+    finally:
+        draft_end(&draft)

@@ -1,0 +1,661 @@
+"""Queues in user hands: put, get, look, count.
+
+What holds:
+
+1. A Queue is a name for a number; a queue that was destroyed meanwhile is NotFound, never its successor.
+2. Waiting releases the GIL, sleeps in slices of at most 50 ms, looks at signals between them, and before each sleep
+   takes over from dead owners, so nobody waits for a process that is gone.
+3. A message is handed out as the last step: a timeout or a signal in a wait loses nothing.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.format cimport *
+from engine.handle cimport rota_handle
+from engine.lock cimport rota_lock_wait
+from engine.pool cimport *
+from engine.status cimport *
+
+from rota._core.append cimport SPACE_SETTLE, Placed
+from rota._core.batch cimport Batch, new_batch
+from rota._core.claim cimport claim_locked
+from rota._core.draft cimport *
+from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
+from rota._core.lock cimport LOCK_SLICE_NS, lock_enter, lock_leave, lock_taken, lock_try
+from rota._core.message cimport Message, new_message, read_slot, Reading, submit_settle
+from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
+from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
+from rota._core.store cimport Store, deadline_of, now
+
+from rota import errors
+from rota._core.codec import encode_attributes
+
+cdef enum:
+    SLICE_NS = 50000000
+    RUNS = 64
+
+
+cdef Queue make_queue(Store store, object repository, uint32_t number, str name):
+    cdef Queue queue = Queue.__new__(Queue)
+    cdef rota_queue *native = queue_at(store.h, number)
+    queue.store = store
+    queue.repository = repository
+    queue.number = number
+    queue.name = name
+    queue.created_lsn = native.created_lsn if native != NULL else 0
+    return queue
+
+
+cdef int claim_attempt(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed, int locked,
+                       rota_error *error) noexcept nogil:
+    cdef int status
+    if locked != ROTA_OK:
+        return locked
+    status = claim_locked(h, queue, wanted, runs, claimed, error)
+    lock_leave(h)
+    return status
+
+
+@cython.final
+cdef class Queue:
+    """A queue of a repository; from `repo.queue(name)`.  Has the habits of queue.Queue."""
+
+    cdef rota_queue *native(self) except NULL:
+        """The queue in shared memory.  Raises NotFound when it was destroyed."""
+        cdef rota_queue *queue
+        if self.store.h.closing:
+            self.store.check()
+        queue = queue_at(self.store.h, self.number)
+        if queue == NULL or queue.created_lsn != self.created_lsn:
+            raise errors.NotFound(f"the queue {self.name!r} was destroyed", path=self.store.path)
+        return queue
+
+    def put(self, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None, timeout=None,
+            durability=None):
+        """Add one message and return its Receipt.
+
+        `body` is bytes-like; `key` bytes or str; `headers` a dict; `priority` 0 to 9, higher first; `delay` and `ttl`
+        in seconds; `timeout` in seconds is how long to wait for room (None: for ever); `durability` "sync",
+        "interval" or "none" overrides the repository's.  Raises Full, DiskFull, MessageTooLarge, QueueStopped,
+        LogFailed, OutcomeUnknown.
+        """
+        cdef uint64_t due = 0, expiry = 0, now_ns
+        cdef uint8_t flags = 0
+        cdef double deadline = -1.0
+        self.store.check_writable()
+        if timeout is not None:
+            deadline = deadline_of(timeout)
+        if PyBytes_CheckExact(body) and key is None and headers is None and priority == 0 and delay == 0.0 \
+                and ttl is None:
+            return put_one(self.store, self.number, <bytes>body, deadline, durability)
+        if priority < 0 or priority > 9:
+            raise ValueError(f"priority is 0 to 9, not {priority}")
+        if isinstance(body, str):
+            raise TypeError("a body is bytes-like: encode text first")
+        now_ns = self.store.h.os.clock_wall_ns(self.store.h.os)
+        if delay < 0 or delay != delay:
+            raise ValueError(f"delay is at least 0 seconds, not {delay!r}")
+        if delay > 0:
+            due = now_ns + <uint64_t>(delay * 1e9)
+            flags |= ROTA_FRAME_DUE
+        if ttl is not None:
+            if not ttl > 0:
+                raise ValueError(f"ttl is above 0 seconds, not {ttl!r}")
+            expiry = now_ns + <uint64_t>(<double>ttl * 1e9)
+            flags |= ROTA_FRAME_EXPIRES
+        return put_full(self.store, self.number, body, encode_attributes(key, headers, due, expiry), priority, flags,
+                        deadline, durability)
+
+    def put_nowait(self, body):
+        """put(body, timeout=0)."""
+        return self.put(body, timeout=0)
+
+    def put_many(self, bodies, int priority=0, timeout=None, durability=None, compression=None):
+        """Add many messages in one commit and return their Receipt; an empty list adds none.
+
+        `compression` "lz4" packs them in blocks; "none" does not; None takes the repository's.  Raises as put, and
+        TransactionTooLarge when they do not fit into one commit.
+        """
+        self.store.check_writable()
+        if priority < 0 or priority > 9:
+            raise ValueError(f"priority is 0 to 9, not {priority}")
+        if compression is None:
+            compression = self.store.compression
+        elif compression == "none":
+            compression = None
+        elif compression != "lz4":
+            raise ValueError(f"compression is 'lz4' or 'none', not {compression!r}")
+        return put_list(self.store, self.number, bodies, priority, deadline_of(timeout), durability, compression)
+
+    def put_array(self, array, timeout=None, durability=None):
+        """Add each row of a C-contiguous array (any dtype; shape (n, ...)) as one message, in one commit."""
+        self.store.check_writable()
+        return put_rows(self.store, self.number, array, deadline_of(timeout), durability)
+
+    cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1:
+        """Claim messages, waiting until the deadline: 1, or 0 when there is none (raises: Empty instead)."""
+        cdef rota_handle *h = self.store.h
+        cdef rota_queue *queue = self.native()
+        cdef rota_error error
+        cdef int status
+        cdef uint32_t sequence
+        cdef uint64_t seen
+        wanted.lease_ns = queue.options.lease_ns
+        while True:
+            sequence = rota_load_acquire_u32(&queue.wake_sequence)
+            seen = arrivals(queue)
+            status = claim_attempt(h, queue, wanted, runs, claimed, lock_try(h, &error), &error)
+            if status == ROTA_RETRY:
+                with nogil:
+                    rota_fetch_add_u32(&h.calls, 1)
+                    status = claim_attempt(h, queue, wanted, runs, claimed,
+                                           lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), &error), &error)
+                    rota_fetch_sub_u32(&h.calls, 1)
+            if status == ROTA_OK:
+                queue.gets += claimed.count
+                return 1
+            if status == ROTA_EMPTY:
+                if not claimed.expired and 0 <= deadline <= now():
+                    if raises:
+                        raise errors.Empty(f"no message of {self.name!r} is ready", path=self.store.path)
+                    return 0
+                with nogil:
+                    rota_fetch_add_u32(&h.calls, 1)
+                    status = wait_ready(h, queue, claimed.expired, sequence, seen, deadline, &error)
+                    rota_fetch_sub_u32(&h.calls, 1)
+            if status != ROTA_OK and status != ROTA_RETRY:
+                self.store.fail(&error)
+            PyErr_CheckSignals()
+            queue = self.native()
+
+    def get(self, timeout=None):
+        """Claim the next message, waiting for one (`timeout` seconds; None: for ever).
+
+        Raises Empty, QueueStopped, Corrupt, LogFailed.
+        """
+        cdef Wanted wanted
+        cdef Claimed claimed
+        cdef Run run
+        self.store.check_writable()
+        wanted.count = 1
+        wanted.run_size = 1
+        wanted.durable_only = 0
+        wanted.show = 1
+        self.claim(&wanted, &run, &claimed, -1.0 if timeout is None else deadline_of(timeout), True)
+        return new_message(self.store, self, &run, run.first_id, run.first)
+
+    def get_nowait(self):
+        """get(timeout=0)."""
+        return self.get(timeout=0)
+
+    def get_many(self, uint32_t count, timeout=0, bint durable_only=False):
+        """Claim up to `count` messages as a Batch, which is empty when none is ready within `timeout` seconds.
+
+        `durable_only` leaves out what power loss could still take.
+        """
+        cdef Wanted wanted
+        cdef Claimed claimed
+        cdef Run *runs
+        self.store.check_writable()
+        if count == 0:
+            return new_batch(self.store, self, NULL, 0, 0)
+        wanted.count = count
+        wanted.run_size = RUNS if count > RUNS else count
+        wanted.durable_only = durable_only
+        wanted.show = 0
+        runs = <Run *>calloc(wanted.run_size, sizeof(Run))
+        if runs == NULL:
+            raise MemoryError
+        try:
+            if not self.claim(&wanted, runs, &claimed, deadline_of(timeout), False):
+                free(runs)
+                return new_batch(self.store, self, NULL, 0, 0)
+        except BaseException:
+            free(runs)
+            raise
+        return new_batch(self.store, self, runs, claimed.run_count, claimed.count)
+
+    def get_array(self, uint32_t count, dtype, timeout=0):
+        """Claim up to `count` messages of dtype.itemsize bytes as a Batch whose `array` has shape (n,) and that dtype.
+
+        Raises ValueError when a message has another size; the batch is given back then.
+        """
+        import numpy
+        dtype = numpy.dtype(dtype)
+        batch = self.get_many(count, timeout)
+        array = numpy.empty(len(batch), dtype)
+        if len(batch):
+            try:
+                batch.fill(array.view(numpy.uint8), dtype.itemsize)
+            except ValueError:
+                batch.release()
+                raise
+        else:
+            batch.fill(array.view(numpy.uint8), dtype.itemsize)
+        return batch
+
+    def ack(self, messages, durability=None):
+        """Settle several messages in one commit.  Raises LeaseLost or Killed, and then none is settled."""
+        cdef Draft draft
+        cdef Message message
+        cdef Settle settle
+        self.store.check_writable()
+        if isinstance(messages, (Message, Batch)):
+            messages.ack(durability)
+            return
+        messages = [m for m in messages if (<Message?>m).claimed()]
+        if not messages:
+            return
+        draft_begin(&draft, self.store.h)
+        try:
+            for message in messages:
+                add_ack(&draft, message)
+            submit_settle(self.store, &draft, durability)
+        finally:
+            draft_end(&draft)
+        for message in messages:
+            message.state = 2
+
+    cdef uint64_t find_ref(self, uint64_t id, uint64_t *level) except? 0:
+        """Address of a live message's slot.  Raises NotFound."""
+        cdef rota_queue *queue = self.native()
+        cdef rota_handle *h = self.store.h
+        cdef Found found
+        cdef rota_error error
+        cdef bint there = False
+        cdef int status
+        with nogil:
+            status = lock_enter(h, &error)
+            if status == ROTA_OK:
+                there = find(h, queue, id, &found) and rota_slot_live(found.slot.word)
+                lock_leave(h)
+        if status != ROTA_OK:
+            self.store.fail(&error)
+        if not there:
+            raise errors.NotFound(f"the queue {self.name!r} has no message {id}", path=self.store.path)
+        level[0] = found.level
+        return rota_ref(found.number, found.index)
+
+    def read(self, uint64_t id):
+        """The message of that id, without claiming it, whoever holds it.  Raises NotFound, Corrupt."""
+        cdef uint64_t level = 0
+        cdef uint64_t ref = self.find_ref(id, &level)
+        cdef Message message = Message.__new__(Message)
+        cdef Reading reading
+        cdef rota_record *record
+        message.store = self.store
+        message.queue = self
+        message.id = id
+        message.slot = ref
+        message.run.level = <uint8_t>level
+        message._body = read_slot(self.store, ref, id, &reading)
+        message._attributes = self.store.attributes
+        message._time_ns = reading.header.time_ns
+        record = rota_table_find(self.store.h, &self.store.h.control.tables[ROTA_TABLE_HISTORY], id)
+        if record != NULL:
+            message.run.handouts = <uint32_t>record.a
+            message.run.excused = <uint32_t>(record.a >> 32)
+        return message
+
+    def kill(self, uint64_t id):
+        """Delete the message of that id, also one in flight, whose holder's next call raises Killed.
+
+        True when it was there; durable when this returns.  Raises NotFound.
+        """
+        cdef Draft draft
+        cdef uint64_t level = 0
+        self.store.check_writable()
+        self.find_ref(id, &level)
+        draft_begin(&draft, self.store.h)
+        try:
+            draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>self.number, id, 0, 0, NULL, 0)
+            submit_settle(self.store, &draft, "sync")
+            self.native().killed += 1
+        finally:
+            draft_end(&draft)
+        return True
+
+    def redrive(self, ids, target=None):
+        """Move messages (of an error queue) to the queue where they were first put, or to `target`, with new counts."""
+        cdef Draft draft
+        cdef uint64_t level = 0
+        self.store.check_writable()
+        moves = [(int(id), self.repository.home_of(self, int(id)) if target is None else target) for id in ids]
+        if not moves:
+            return 0
+        draft_begin(&draft, self.store.h)
+        try:
+            for id, queue in moves:
+                self.find_ref(id, &level)
+                draft_op(&draft, ROTA_OP_MOVE, ROTA_MOVE_REDRIVE, <uint16_t>self.number, id, (<Queue?>queue).number,
+                         0, NULL, 0)
+            submit_settle(self.store, &draft, None)
+        finally:
+            draft_end(&draft)
+        return len(moves)
+
+    cdef int change(self, uint8_t action) except -1:
+        cdef Draft draft
+        self.store.check_writable()
+        self.native()
+        draft_begin(&draft, self.store.h)
+        try:
+            draft_op(&draft, ROTA_OP_QUEUE, action, <uint16_t>self.number, 0, 0, 0, NULL, 0)
+            submit_settle(self.store, &draft, None)
+        finally:
+            draft_end(&draft)
+        return 0
+
+    def stop(self):
+        """Refuse puts and hand-outs with QueueStopped; messages stay, acks go on."""
+        self.change(ROTA_QUEUE_STOP)
+
+    def start(self):
+        """Let a stopped queue go on."""
+        self.change(ROTA_QUEUE_START)
+
+    def purge(self):
+        """Settle every message that nobody holds; returns how many there were."""
+        cdef uint64_t purged = 0
+        while True:
+            batch = self.get_many(4096)
+            if not len(batch):
+                return purged
+            purged += len(batch)
+            batch.ack()
+
+    def qsize(self):
+        """Messages that are ready."""
+        return queue_ready(self.native())
+
+    def empty(self):
+        """Whether none is ready."""
+        return queue_ready(self.native()) == 0
+
+    def full(self):
+        """Whether max_messages is reached."""
+        cdef rota_queue *queue = self.native()
+        return queue.options.max_messages != 0 and queue_live(queue) >= queue.options.max_messages
+
+    def __len__(self):
+        """Messages not settled yet: ready, delayed, claimed, parked."""
+        return queue_live(self.native())
+
+    def __bool__(self):
+        return True
+
+    def figures(self):
+        """Figures and options of the queue, a dict; names as in rota.QueueStatistics."""
+        cdef rota_queue *q = self.native()
+        cdef uint64_t puts = 0, delayed = 0, parked = 0, size = 0
+        cdef uint32_t i
+        for i in range(10):
+            puts += q.lanes[i].appended
+            delayed += q.lanes[i].delayed
+            size += q.lanes[i].appended_bytes
+            parked += q.lanes[i].parked
+        return {
+            "name": self.name, "state": "stopped" if q.state == ROTA_QUEUE_STOPPED else "open",
+            "ready": queue_ready(q), "delayed": delayed, "claimed": q.claimed, "parked": parked,
+            "total": queue_live(q), "puts": puts, "gets": q.gets, "acks": q.acks, "nacks": q.nacks,
+            "killed": q.killed, "expired": q.expired, "moved": q.moved, "bytes": size,
+            "max_messages": q.options.max_messages or None, "max_attempts": q.options.max_attempts or None,
+            "lease": q.options.lease_ns / 1e9, "error_queue_number": q.options.error_queue,
+            "order": ("skip", "group", "strict")[q.options.order], "volatile": bool(q.options.is_volatile),
+            "is_error_queue": bool(q.options.is_error_queue),
+        }
+
+    @property
+    def number_(self):
+        """The number of the queue in the log: for the package itself."""
+        return self.number
+
+    def stats(self):
+        """Figures of the queue: rota.QueueStatistics."""
+        return self.repository.queue_stats(self)
+
+    def configure(self, **options):
+        """Change max_messages, max_attempts, lease or order."""
+        self.native()
+        self.repository.configure(self, **options)
+
+    def register(self, name, stable=True):
+        """Register at this queue: a Registration, whose tag is kept with the operations that carry it."""
+        return self.repository.register(self, name, stable)
+
+    def peek(self):
+        """The oldest live message, looked at without a claim.  Raises Empty."""
+        for id in self.ids(0, 1):
+            return self.read(id)
+        raise errors.Empty(f"no message in {self.name!r}", path=self.store.path)
+
+    def browse(self):
+        """Iterate over the live messages by id, without a claim; what ends meanwhile is passed over."""
+        cdef uint64_t after = 0
+        while True:
+            ids = self.ids(after, 1000)
+            if not ids:
+                return
+            for id in ids:
+                try:
+                    message = self.read(id)
+                except errors.NotFound:
+                    continue
+                yield message
+            after = ids[len(ids) - 1]
+
+    def ids(self, uint64_t after=0, uint32_t limit=1000):
+        """Ids of live messages above `after`, ascending, at most `limit`: a look without a claim."""
+        return list_ids(self.store, self.native(), after, limit)
+
+    def __reduce__(self):
+        return reopen_queue, (self.repository, self.name)
+
+    def __repr__(self):
+        if self.store.h.closing:
+            return f"<rota.Queue {self.name!r} closed>"
+        f = self.figures()
+        return f"<rota.Queue {self.name!r} {f['state']}: {f['ready']} ready, {f['claimed']} claimed, " \
+               f"{f['delayed']} delayed>"
+
+
+cdef int add_ack(Draft *draft, Message message) except -1:
+    cdef Settle settle
+    from_run(&settle, message)
+    draft_op(draft, ROTA_OP_ACK, message.run.level, message.run.queue, message.id, message.id, 1, NULL, 0)
+    draft_settle(draft, &settle)
+    return 0
+
+
+cdef void from_run(Settle *settle, Message message) noexcept:
+    memset(settle, 0, sizeof(Settle))
+    settle.claim = message.run.claim
+    settle.generation = message.run.generation
+    settle.first_id = settle.last_id = message.id
+    settle.count = 1
+    settle.queue = message.run.queue
+    settle.level = message.run.level
+
+
+cdef uint64_t arrivals(const rota_queue *queue) noexcept nogil:
+    """Changes whenever a message arrives or comes back, ready or not for this process."""
+    cdef uint64_t sum = 0
+    cdef uint32_t level
+    for level in range(10):
+        sum += queue.lanes[level].appended + queue.lanes[level].returned
+    return sum
+
+
+cdef int wait_ready(rota_handle *h, rota_queue *queue, bint expired, uint32_t sequence, uint64_t seen,
+                    double deadline, rota_error *error) noexcept nogil:
+    """Do what may bring a message, then sleep until one is put, at most a slice."""
+    cdef uint32_t done = 0
+    cdef int status
+    cdef double left = deadline - now() if deadline >= 0 else 0.05
+    cdef int64_t slice_ns = SLICE_NS
+    if expired:
+        return sweep_expired(h, queue, &done, error)
+    if left < 0.05:
+        slice_ns = <int64_t>(left * 1e9) if left > 0 else 0
+    if queue.due.size:
+        slice_ns = slice_ns if slice_ns < 5000000 else 5000000
+    rota_fetch_add_u32(&queue.waiters, 1)
+    rota_fence()
+    if rota_load_acquire_u32(&queue.wake_sequence) == sequence and arrivals(queue) == seen:
+        h.os.futex_wait(h.os, &queue.wake_sequence, sequence, slice_ns)
+    rota_fetch_sub_u32(&queue.waiters, 1)
+    if queue_ready(queue) == 0 and h.control.claim_count:
+        status = reap_dead(h, &done, error)
+        if status != ROTA_OK:
+            return status
+    return ROTA_RETRY
+
+
+cdef list list_ids(Store store, rota_queue *queue, uint64_t after, uint32_t limit):
+    """Under the lock, one page of slots at a time."""
+    cdef rota_handle *h = store.h
+    cdef list found = []
+    cdef rota_error error
+    cdef uint32_t level, number, i, steps
+    cdef rota_page *page
+    cdef rota_slot *slot
+    cdef uint64_t ids[1024]
+    cdef uint32_t count
+    for level in range(10):
+        count = 0
+        if lock_enter(h, &error) != ROTA_OK:
+            store.fail(&error)
+        number = queue.lanes[level].head
+        steps = 0
+        while number and count < limit and count < 1024 and steps < 1 << 24:
+            page = rota_page_at(h, number)
+            steps += 1
+            for i in range(rota_page_slots(page) if number != queue.lanes[level].tail else queue.lanes[level].tail_index):
+                slot = rota_page_slot(page, i)
+                if slot.id > after and rota_slot_live(slot.word) and count < limit and count < 1024:
+                    ids[count] = slot.id
+                    count += 1
+            number = page.next
+        lock_leave(h)
+        for i in range(count):
+            found.append(ids[i])
+    found.extend(straggler_ids(store, queue, after))
+    found.sort()
+    return found[:limit]
+
+
+cdef list straggler_ids(Store store, rota_queue *queue, uint64_t after):
+    """Ids of messages that came with an older id."""
+    cdef rota_handle *h = store.h
+    cdef rota_table *table = &h.control.tables[ROTA_TABLE_STRAGGLERS]
+    cdef list found = []
+    cdef rota_page *root
+    cdef rota_page *bucket
+    cdef uint32_t i, j, number, last = 0
+    cdef rota_record *record
+    if table.count == 0 or table.root == 0 or table.depth > 13:
+        return found
+    root = rota_page_at(h, table.root)
+    for i in range(1 << table.depth):
+        number = (<uint32_t *>(root + 1))[i]
+        if number == last:
+            continue
+        last = number
+        bucket = rota_page_at(h, number)
+        if bucket.kind != ROTA_PAGE_TABLE_BUCKET:
+            continue
+        for j in range(ROTA_BUCKET_RECORDS):
+            record = <rota_record *>(bucket + 1) + j
+            if record.key > after and record.b == queue.number:
+                found.append(record.key)
+    return found
+
+
+def reopen_queue(repository, name):
+    """The queue of that name, where a pickled one arrives."""
+    return repository.queue(name)
+
+
+def queue_named(Store store, repository, str name):
+    """The queue of that name, or None."""
+    cdef uint32_t number
+    cdef rota_queue *queue
+    cdef bytes wanted = name.encode("utf-8", "surrogateescape")
+    store.check()
+    for number in range(store.h.control.queue_count):
+        queue = queue_at(store.h, number)
+        if queue != NULL and (<char *>queue.name)[:queue.options.name_length] == wanted:
+            return make_queue(store, repository, number, name)
+    return None
+
+
+def queue_numbered(Store store, repository, uint32_t number):
+    """The queue of that number, or None."""
+    cdef rota_queue *queue = queue_at(store.h, number)
+    if queue == NULL:
+        return None
+    name = (<bytes>(<char *>queue.name)[:queue.options.name_length]).decode("utf-8", "surrogateescape")
+    return make_queue(store, repository, number, name)
+
+
+def queue_names(Store store):
+    """Names of all queues, in the order of their numbers."""
+    cdef uint32_t number
+    cdef rota_queue *queue
+    store.check()
+    names = []
+    for number in range(store.h.control.queue_count):
+        queue = queue_at(store.h, number)
+        if queue != NULL:
+            names.append((<bytes>(<char *>queue.name)[:queue.options.name_length]).decode("utf-8", "surrogateescape"))
+    return names
+
+
+def write_queue(Store store, uint32_t action, list entries):
+    """Log the creation or change of queues in one commit; entries are (number, name, options dict)."""
+    cdef Draft draft
+    cdef rota_queue_options options
+    cdef bytes name
+    cdef bytearray extra
+    store.check_writable()
+    draft_begin(&draft, store.h)
+    try:
+        for number, text, chosen in entries:
+            name = text.encode("utf-8", "surrogateescape")
+            if not 0 < len(name) <= ROTA_NAME_LENGTH_MAX:
+                raise ValueError(f"the name of a queue has 1 to {ROTA_NAME_LENGTH_MAX} bytes, not {len(name)}")
+            memset(&options, 0, sizeof(options))
+            options.name_length = <uint16_t>len(name)
+            options.max_messages = chosen["max_messages"] or 0
+            options.max_attempts = chosen["max_attempts"] or 0
+            options.lease_ns = <uint64_t>(chosen["lease"] * 1e9)
+            options.error_queue = chosen["error_queue_number"]
+            options.order = {"skip": 0, "group": 1, "strict": 2}[chosen["order"]]
+            options.is_volatile = chosen["volatile"]
+            options.is_error_queue = chosen["is_error_queue"]
+            extra = bytearray((<char *>&options)[:sizeof(options)]) + name
+            draft_op(&draft, ROTA_OP_QUEUE, <uint8_t>action, number, 0, 0, 0, <const char *>extra, len(extra))
+        submit_settle(store, &draft, "sync")
+    finally:
+        draft_end(&draft)
+
+
+def free_number(Store store, exclude=()):
+    """The lowest number that no queue has."""
+    cdef uint32_t number
+    for number in range(ROTA_QUEUE_COUNT_MAX):
+        if queue_at(store.h, number) == NULL and number not in exclude:
+            return number
+    raise errors.Full(f"a repository has at most {ROTA_QUEUE_COUNT_MAX} queues", path=store.path)
+
+
+def destroy_queue(Store store, Queue queue):
+    """Log the end of a queue; the caller has seen that it is empty."""
+    queue.change(ROTA_QUEUE_DESTROY)

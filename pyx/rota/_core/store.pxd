@@ -1,0 +1,34 @@
+# An open repository: attach, detach, raise.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from engine.handle cimport rota_handle
+from engine.status cimport rota_error
+
+from rota._core.draft cimport Draft
+from rota._core.append cimport Placed
+
+ctypedef uint8_t *uint8_t_pointer
+
+cdef class Store:
+    cdef rota_handle *h
+    cdef readonly object path
+    cdef public object compression    # None or "lz4"
+    cdef public object block_cache    # (place, raw bytes) of the last decompressed block
+    cdef object attributes            # of the message that was read last
+    cdef uint8_t_pointer scratch      # memory of the last large draft
+    cdef uint64_t scratch_size
+    cdef int check(self) except -1
+    cdef int check_writable(self) except -1
+    cdef int fail(self, rota_error *error) except -1
+    cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1
+    cdef int wait_durable(self, uint64_t lsn, double deadline) except -1
+    cdef int settle_durability(self, uint64_t lsn, object durability) except -1
+    cdef int map_segment(self, uint32_t file) except -1
+    cdef int open_files(self, dict options) except -1
+    cdef int close_files(self) except -1
+    cdef int fill_manifest(self, dict options) except -1
+    cdef int provide(self, Draft *draft, int space, Placed *placed, double deadline, rota_error *error) except 1
+    cdef void wait_for_space(self, double deadline) noexcept nogil
+
+cdef double deadline_of(object timeout) except? -2.0
+cdef double now() noexcept nogil

@@ -1,0 +1,375 @@
+"""An open repository as Python sees it: open, close, submit a commit, wait for durability, raise.
+
+What holds:
+
+1. Whatever may sleep releases the GIL, in slices of at most 50 ms, and looks at signals between them.
+2. While the GIL is kept, nothing sleeps: the lock is tried with a bounded spin.
+3. `calls` counts the threads that are inside without the GIL; close() waits for them before it unmaps.
+4. A failure of the engine becomes an exception in one place, fail(), with the fields of rota_error.
+"""
+
+import os
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, strlen
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.format cimport *
+from engine.handle cimport *
+from engine.lock cimport rota_lock_wait
+from engine.platform cimport *
+from engine.status cimport *
+
+from rota._core.append cimport NEED_NOTHING, NEED_SPACE, Placed, append_locked, append_provide
+from rota._core.attach cimport attach, detach
+from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
+from rota._core.platform cimport failpoints, table
+from rota._core.segment cimport segment_map, segment_table_clear
+from rota._core.sync cimport sync_step
+
+from rota import errors
+
+cdef extern from "rota/fork.h" nogil:
+    int rota_fork_install() noexcept
+    uint32_t *rota_fork_generation() noexcept
+    int rota_fork_remember(int fd) noexcept
+    void rota_fork_forget(int fd) noexcept
+
+cdef enum:
+    SLICE_NS = 50000000
+    NEED_LOCK = -1
+
+LEVELS = {"none": ROTA_LEVEL_NONE, "interval": ROTA_LEVEL_INTERVAL, "sync": ROTA_LEVEL_SYNC}
+
+rota_fork_install()
+
+
+cdef double now() noexcept nogil:
+    """Seconds on the boot clock."""
+    return <double>table().clock_boot_ns(table()) / 1e9
+
+
+cdef double deadline_of(object timeout) except? -2.0:
+    """None waits for ever (-1); else a point on the boot clock."""
+    if timeout is None:
+        return -1.0
+    cdef double seconds = timeout
+    if seconds != seconds or seconds < 0:
+        raise ValueError(f"timeout must be None or at least 0 seconds, not {timeout!r}")
+    return now() + seconds
+
+
+cdef int attempt(rota_handle *h, Draft *draft, int space, Placed *placed, int locked,
+                 rota_error *error) noexcept nogil:
+    """One append, when the lock was got.  Nothing that needs the GIL happens while it is held."""
+    cdef int status
+    if locked != ROTA_OK:
+        placed.need = NEED_LOCK
+        return locked
+    status = append_locked(h, draft, space, placed, error)
+    lock_leave(h)
+    return status
+
+
+@cython.final
+cdef class Store:
+    """One attachment of this process to a repository.
+
+    `Store(path, options)` opens it; options: create, read_only, capacity, segment_size, sync_unit, durability,
+    sync_interval, sync_bytes, sync_count, compression, insist (accept a refused file system).
+    Raises the OpenError family, LogFailed, Corrupt.
+    """
+
+    def __cinit__(self, str path, dict options):
+        self.h = <rota_handle *>calloc(1, sizeof(rota_handle))
+        if self.h == NULL:
+            raise MemoryError
+        self.h.os = table()
+        self.h.failpoints = failpoints()
+        self.h.directory_fd = self.h.lock_fd = self.h.control_fd = self.h.claims_fd = self.h.manifest_fd = -1
+        self.h.segments = <rota_segment_map *>calloc(ROTA_SEGMENT_COUNT_MAX, sizeof(rota_segment_map))
+        if self.h.segments == NULL:
+            raise MemoryError
+        segment_table_clear(self.h.segments)
+        self.h.closing = 1
+
+    def __init__(self, str path, dict options):
+        self.path = path
+        self.compression = options["compression"]
+        cdef rota_handle *h = self.h
+        cdef rota_error error
+        cdef bint create
+        cdef int status
+        rota_error_clear(&error)
+        h.os.guard_install(h.os)
+        h.fork_generation = rota_fork_generation()[0]
+        h.durability = LEVELS[options["durability"]]
+        h.sync_interval_ns = <uint64_t>(options["sync_interval"] * 1e9)
+        h.sync_bytes = options["sync_bytes"]
+        h.sync_count = options["sync_count"]
+        h.capacity = options["capacity"] or 0
+        self.open_files(options)
+        create = options["create"] and not os.path.exists(os.path.join(path, "manifest"))
+        if create:
+            self.fill_manifest(options)
+        elif not os.path.exists(os.path.join(path, "manifest")):
+            self.close_files()
+            raise errors.NotARepository("this directory holds no repository; create=True makes one", path=path)
+        with nogil:
+            status = attach(h, create, &error)
+        if status != ROTA_OK:
+            self.close_files()
+            self.fail(&error)
+        h.closing = 0
+
+    cdef int open_files(self, dict options) except -1:
+        """The directory and the lock file, after a look at the file system."""
+        cdef rota_handle *h = self.h
+        cdef char name[32]
+        cdef int verdict
+        cdef bytes encoded = os.fsencode(self.path)
+        if len(encoded) >= sizeof(h.path):
+            raise ValueError("the path is too long")
+        memcpy(h.path, <const char *>encoded, len(encoded))
+        if options["create"]:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+        verdict = h.os.open(h.os, ROTA_HERE, h.path, ROTA_OPEN_READ | ROTA_OPEN_DIRECTORY | ROTA_OPEN_FOLLOW, 0)
+        if verdict < 0:
+            if verdict == -2 or verdict == -20:
+                raise errors.NotARepository("there is no such directory; create=True makes one", path=self.path)
+            raise errors.SystemCallError("the directory cannot be opened", path=self.path, errno=-verdict)
+        h.directory_fd = verdict
+        verdict = h.os.filesystem_kind(h.os, h.directory_fd, name)
+        if verdict < 0 or (verdict == ROTA_FILESYSTEM_REFUSED and not options["insist"]):
+            self.close_files()
+            raise errors.FileSystemRefused(
+                f"rota does not trust the file system {name.decode()!r} with a repository: use ext4 or xfs on this "
+                "machine, or insist=True", path=self.path)
+        h.is_memory = verdict == ROTA_FILESYSTEM_VOLATILE
+        h.lock_fd = h.os.open(h.os, h.directory_fd, b"lock",
+                              ROTA_OPEN_READ | ROTA_OPEN_WRITE | ROTA_OPEN_CREATE, 0o600)
+        if h.lock_fd < 0:
+            verdict = h.lock_fd
+            self.close_files()
+            raise errors.SystemCallError("the lock file cannot be opened", path=self.path, file="lock", errno=-verdict)
+        if rota_fork_remember(h.lock_fd) < 0:
+            self.close_files()
+            raise errors.InUse("this process has 1024 repositories open", path=self.path)
+
+    cdef int close_files(self) except -1:
+        cdef rota_handle *h = self.h
+        if h.fork_generation == rota_fork_generation()[0] and h.lock_fd >= 0:
+            rota_fork_forget(h.lock_fd)
+            h.os.close(h.os, h.lock_fd)
+        h.lock_fd = -1
+        for fd in (h.directory_fd, h.control_fd, h.claims_fd, h.manifest_fd):
+            if fd >= 0:
+                h.os.close(h.os, fd)
+        h.directory_fd = h.control_fd = h.claims_fd = h.manifest_fd = -1
+
+    cdef int fill_manifest(self, dict options) except -1:
+        """What a new repository is."""
+        cdef rota_manifest_sector *manifest = &self.h.manifest
+        cdef bytes uuid = os.urandom(16)
+        memcpy(manifest.uuid, <const char *>uuid, 16)
+        self.h.os.random(self.h.os, &manifest.salt, sizeof(manifest.salt))
+        manifest.segment_size = options["segment_size"]
+        manifest.capacity = options["capacity"]
+        manifest.sync_unit = options["sync_unit"]
+        manifest.compression = 1 if options["compression"] == "lz4" else 0
+        manifest.next_id_floor = 1
+        manifest.created_at_ns = self.h.os.clock_wall_ns(self.h.os)
+
+    cdef int check(self) except -1:
+        """Raise unless this handle may be used in this process."""
+        if self.h.closing or self.h.fork_generation != rota_fork_generation()[0]:
+            if self.h.fork_generation != rota_fork_generation()[0]:
+                raise errors.ForkedHandleError(
+                    "this handle was inherited through fork: open the repository in the child", path=self.path)
+            raise errors.ClosedError("the repository is closed", path=self.path)
+        return 0
+
+    cdef int check_writable(self) except -1:
+        self.check()
+        if self.h.read_only:
+            raise errors.ReadOnlyError("the repository was opened for reading only", path=self.path)
+        return 0
+
+    cdef int fail(self, rota_error *error) except -1:
+        """Raise what the engine reported."""
+        cdef bytes name = error.file
+        raise errors.error_for(
+            (<bytes>rota_status_name(error.status)).decode(),
+            (<bytes>error.detail).decode("utf-8", "replace"),
+            path=self.path,
+            file=name.decode("utf-8", "replace") or None,
+            offset=error.offset or None,
+            expected=error.expected if error.expected or error.found else None,
+            found=error.found if error.expected or error.found else None,
+            errno=error.os_errno or None,
+        )
+
+    cdef int map_segment(self, uint32_t file) except -1:
+        cdef rota_error error
+        cdef int status
+        status = segment_map(self.h, file, &error)
+        if status != ROTA_OK:
+            self.fail(&error)
+        return 0
+
+    cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1:
+        """Append a sealed draft.  0 when it is in the log; 1 when a range must be acked by its ids.  Full: waits."""
+        cdef rota_handle *h = self.h
+        cdef rota_error error
+        cdef int status, slices = 0
+        while True:
+            status = attempt(h, draft, space, placed, lock_try(h, &error), &error)
+            if status == ROTA_RETRY and placed.need == NEED_LOCK:
+                with nogil:
+                    rota_fetch_add_u32(&h.calls, 1)
+                    status = attempt(h, draft, space, placed,
+                                     lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), &error), &error)
+                    rota_fetch_sub_u32(&h.calls, 1)
+                slices += 1
+                if status == ROTA_RETRY and placed.need == NEED_LOCK and slices >= LOCK_SLICES:
+                    status = lock_refused(h, &error)
+            if status == ROTA_OK:
+                return 0
+            if status == ROTA_STATE:
+                return 1
+            if status == ROTA_RETRY and placed.need != NEED_LOCK:
+                status = self.provide(draft, space, placed, deadline, &error)
+            if status != ROTA_OK and status != ROTA_RETRY:
+                self.fail(&error)
+            PyErr_CheckSignals()
+            self.check()
+
+    cdef int provide(self, Draft *draft, int space, Placed *placed, double deadline, rota_error *error) except 1:
+        """Outside the lock: what the append needs.  Waits for space until the deadline."""
+        cdef rota_handle *h = self.h
+        cdef int status
+        with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
+            status = append_provide(h, draft, space, placed, error)
+            if status == ROTA_FULL and placed.need == NEED_SPACE and (deadline < 0 or now() < deadline):
+                self.wait_for_space(deadline)
+                status = ROTA_RETRY
+            rota_fetch_sub_u32(&h.calls, 1)
+        return status
+
+    cdef void wait_for_space(self, double deadline) noexcept nogil:
+        cdef rota_handle *h = self.h
+        cdef uint32_t sequence = rota_load_acquire_u32(&h.control.space_sequence)
+        cdef double left = deadline - now() if deadline >= 0 else 0.05
+        cdef uint64_t slice_ns = SLICE_NS
+        if left < 0.05:
+            slice_ns = <uint64_t>(left * 1e9) if left > 0 else 0
+        rota_fetch_add_u32(&h.control.space_waiters, 1)
+        h.os.futex_wait(h.os, &h.control.space_sequence, sequence, <int64_t>slice_ns)
+        rota_fetch_sub_u32(&h.control.space_waiters, 1)
+
+    cdef int wait_durable(self, uint64_t lsn, double deadline) except -1:
+        """True when everything below lsn is durable, False when the deadline came first.  Raises OutcomeUnknown."""
+        cdef rota_handle *h = self.h
+        cdef rota_error error
+        cdef int status
+        if rota_load_acquire_u64(&h.control.durable_lsn) >= lsn:
+            return True
+        while True:
+            with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
+                status = sync_step(h, lsn, SLICE_NS, &error)
+                rota_fetch_sub_u32(&h.calls, 1)
+            if status == ROTA_OK:
+                return True
+            if status != ROTA_RETRY:
+                self.fail(&error)
+            PyErr_CheckSignals()
+            self.check()
+            if deadline >= 0 and now() >= deadline:
+                return False
+
+    cdef int settle_durability(self, uint64_t lsn, object durability) except -1:
+        """Wait as the level of this call, or of the repository, asks."""
+        cdef int level = <int>self.h.durability
+        if durability is not None:
+            if durability not in LEVELS:
+                raise ValueError(f"durability is one of 'none', 'interval', 'sync', not {durability!r}")
+            level = LEVELS[durability]
+        if level == ROTA_LEVEL_SYNC:
+            self.wait_durable(lsn, -1.0)
+        return 0
+
+    def sync(self):
+        """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""
+        self.check()
+        self.wait_durable(rota_load_acquire_u64(&self.h.control.tail_lsn), -1.0)
+
+    @property
+    def closed(self):
+        return bool(self.h.closing)
+
+    @property
+    def forked(self):
+        """Whether this handle was inherited through fork."""
+        return self.h.fork_generation != rota_fork_generation()[0]
+
+    def close(self, bint orderly=True):
+        """Detach.  Waits for the threads inside; a second call does nothing.  Raises what the last sync raised."""
+        cdef rota_handle *h = self.h
+        cdef rota_error error
+        cdef int status
+        if h.closing:
+            return
+        h.closing = 1
+        if h.fork_generation != rota_fork_generation()[0]:
+            self.close_files()
+            return
+        rota_error_clear(&error)
+        with nogil:
+            while rota_load_acquire_u32(&h.calls):
+                h.os.sleep(h.os, 1000000)
+            status = detach(h, orderly, &error)
+        self.close_files()
+        if status != ROTA_OK:
+            self.fail(&error)
+
+    def __dealloc__(self):
+        if self.h == NULL:
+            return
+        if not self.h.closing and self.h.fork_generation == rota_fork_generation()[0]:
+            detach(self.h, False, NULL)
+            self.close_files()
+        free(self.scratch)
+        free(self.h.segments)
+        free(self.h)
+
+    def statistics(self):
+        """A dict of the figures of the repository; names and units as in rota.RepositoryStatistics."""
+        self.check()
+        cdef rota_control *c = self.h.control
+        cdef uint32_t i
+        pids = [c.processes[i].pid for i in range(ROTA_PROCESS_COUNT_MAX) if c.processes[i].state]
+        return {
+            "path": self.path, "capacity": c.capacity, "segment_size": c.segment_size, "segments": c.segment_count,
+            "free_segments": c.free_segment_count, "tail_lsn": c.tail_lsn, "durable_lsn": c.durable_lsn,
+            "next_id": c.log.next_id, "epoch": c.epoch, "commits": c.log.commits, "messages": c.log.messages,
+            "stored_bytes": c.stored_bytes, "raw_bytes": c.raw_bytes, "compressed_bytes": c.compressed_bytes,
+            "syncs": c.syncs, "sync_seconds": c.sync_ns / 1e9, "processes": tuple(pids),
+            "owner_deaths": c.owner_deaths, "reaped_claims": c.reaped_claims, "checkpoints": c.checkpoints,
+            "failed": bool(c.failed),
+        }
+
+    def recovery(self):
+        """What this open found: a dict, names as in rota.Recovery."""
+        cdef rota_recovery_report *r = &self.h.recovery
+        return {
+            "performed": bool(r.performed), "clean": bool(r.clean), "begin_lsn": r.begin_lsn, "cut_lsn": r.cut_lsn,
+            "proven_lsn": r.proven_lsn, "scanned_bytes": r.scanned_bytes, "commits": r.commits,
+            "messages": r.messages, "torn_bytes": r.torn_bytes, "elapsed": r.elapsed_ns / 1e9,
+            "reaped_claims": r.reaped_claims, "epoch": r.epoch, "case": r.case_number,
+        }
