@@ -226,6 +226,7 @@ cdef extern from "rota/control.h" nogil:
         uint32_t salt_crc
         uint32_t state
         uint32_t failed
+        uint32_t syncing
         uint64_t opened_lsn
         pthread_mutex_t lock
         uint32_t lock_owner

@@ -319,7 +319,8 @@ typedef struct rota_control {
     uint32_t salt_crc; /* seed of all checksums */
     uint32_t state;    /* (atomic) rota_control_state */
     uint32_t failed;   /* (atomic) 1: a sync failed; nothing is acknowledged any more */
-    uint32_t reserved_failed[2];
+    uint32_t syncing;  /* (atomic) raised around every sync: left raised by the dead, its outcome is unknown */
+    uint32_t reserved_failed;
     uint64_t opened_lsn; /* the cut of the recovery that built this file */
     uint8_t reserved0[ROTA_PAGE_SIZE - 168];
 

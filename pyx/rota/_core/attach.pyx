@@ -24,7 +24,7 @@ from engine.status cimport *
 from rota._core.append cimport Placed, append_mark
 from rota._core.checkpoint cimport checkpoint
 from rota._core.control cimport control_build, control_map, control_unmap
-from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.failed cimport failed_check
 from rota._core.manifest cimport manifest_create, manifest_read
 from rota._core.reap cimport reap_at_open, release_own
 from rota._core.recovery cimport recover
@@ -106,9 +106,11 @@ cdef int build(rota_handle *h, rota_error *error) noexcept nogil:
     cdef int status = control_build(h, error)
     cdef uint32_t generation, index
     if status == ROTA_OK:
+        h.control.syncing = 1  # the open syncs too
         status = recover(h, error)
     if status != ROTA_OK:
         return status
+    h.control.syncing = 0
     generation = stale_generations(h)
     for index in range(ROTA_PROCESS_COUNT_MAX):
         h.control.processes[index].generation = generation + 1
@@ -140,6 +142,10 @@ cdef int attach_behind_gate(rota_handle *h, bint create, rota_error *error) noex
     if not others:
         return build(h, error)
     status = control_map(h, error)
+    if status == ROTA_OK and h.control.failed:
+        status = failed_check(h, error)
+        if status == ROTA_OK:
+            status = rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
     return take_slot(h, error) if status == ROTA_OK else status
 
 

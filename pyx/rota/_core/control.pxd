@@ -11,4 +11,3 @@ cdef void control_unmap(rota_handle *h) noexcept nogil
 cdef int pool_grow(rota_handle *h, uint32_t large_pages, rota_error *error) noexcept nogil
 cdef int pool_extend(rota_handle *h, uint32_t large_pages, rota_error *error) noexcept nogil
 cdef uint32_t abi_fingerprint() noexcept nogil
-cdef bint claims_survive(rota_handle *h) noexcept nogil

@@ -24,6 +24,8 @@ from engine.platform cimport (
 from engine.failpoint cimport ROTA_AT_CONTROL_CREATED, ROTA_AT_CONTROL_GROWN, rota_failpoint
 from engine.status cimport *
 
+from rota._core.failed cimport failed_create
+
 cdef extern from *:
     """
     #include <limits.h>
@@ -71,8 +73,8 @@ cdef int open_file(rota_handle *h, const char *name, int *fd, rota_error *error)
     return ROTA_OK
 
 
-cdef bint claims_survive(rota_handle *h) noexcept nogil:
-    """Whether the old control file says that the claims were written since this boot, for this repository."""
+cdef bint head_survives(rota_handle *h, bint *syncing) noexcept nogil:
+    """Whether the old control file was written since this boot, for this repository; and in the middle of a sync."""
     cdef uint8_t boot[16]
     cdef uint8_t page[4096]
     if h.control_fd < 0 or h.os.pread(h.os, h.control_fd, page, 4096, 0) < 0:
@@ -80,6 +82,7 @@ cdef bint claims_survive(rota_handle *h) noexcept nogil:
     if h.os.boot_id(h.os, boot) < 0:
         return False
     cdef rota_control *old = <rota_control *>page
+    syncing[0] = old.syncing != 0
     return (old.magic == ROTA_CONTROL_MAGIC and old.version == ROTA_CONTROL_VERSION
             and old.abi == abi_fingerprint() and memcmp(old.uuid, h.uuid, 16) == 0
             and memcmp(old.boot_id, boot, 16) == 0)
@@ -164,13 +167,17 @@ cdef void write_identity(rota_handle *h) noexcept nogil:
 
 cdef int control_build(rota_handle *h, rota_error *error) noexcept nogil:
     """Write the fixed part anew, under the gate, while nobody is attached; the lanes are empty afterwards."""
-    cdef bint keep
+    cdef bint keep, syncing = False
     cdef int status = open_file(h, b"control", &h.control_fd, error)
     if status == ROTA_OK:
         status = open_file(h, b"claims", &h.claims_fd, error)
     if status != ROTA_OK:
         return status
-    keep = claims_survive(h)
+    keep = head_survives(h, &syncing)
+    if keep and syncing:  # somebody died inside a sync: what it was told, nobody knows
+        status = failed_create(h, 0, error)
+        if status != ROTA_OK:
+            return status
     h.window_bytes = control_window(h.capacity)
     status = h.os.truncate(h.os, h.control_fd, 0)
     if status < 0:

@@ -6,6 +6,9 @@ What holds:
 2. Files are synced in the order of their positions, and durable_lsn crosses a border only after the lower file's sync.
 3. A sync error is never retried: the word `failed` is set before any waiter is released, then the file `failed`.
 4. A leader that cannot open a file gives the leadership up; that is its own failure, not the log's.
+5. The word `syncing` stands raised around every sync.  A process that died inside may have been told of an error that
+   nobody else hears: the next leader believes its own sync only of files that it had open before, and an open that
+   finds the word raised reads the disk, as after a failed sync.
 """
 
 from libc.stdint cimport int64_t
@@ -106,11 +109,14 @@ cdef int fail_log(rota_handle *h, rota_error *error) noexcept nogil:
     return ROTA_OUTCOME_UNKNOWN
 
 
-cdef int sync_files(rota_handle *h, Span *span, rota_error *error) noexcept nogil:
+cdef int sync_files(rota_handle *h, Span *span, bint doubt, rota_error *error) noexcept nogil:
+    """doubt: a leader died inside its sync.  An error that it saw is told again only to who had the file open."""
     cdef uint32_t i
     cdef int status
     for i in range(span.count):
         if segment_base(h, span.files[i]) == NULL:
+            if doubt:
+                return fail_log(h, error)
             status = segment_map(h, span.files[i], error)
             if status != ROTA_OK:
                 return status
@@ -123,7 +129,7 @@ cdef int sync_files(rota_handle *h, Span *span, rota_error *error) noexcept nogi
     return ROTA_OK
 
 
-cdef int lead(rota_handle *h, rota_error *error) noexcept nogil:
+cdef int lead(rota_handle *h, bint doubt, rota_error *error) noexcept nogil:
     """Sync all that is published now.  The sync lock is held."""
     cdef rota_control *control = h.control
     cdef Span span
@@ -137,7 +143,11 @@ cdef int lead(rota_handle *h, rota_error *error) noexcept nogil:
         return ROTA_OUTCOME_UNKNOWN
     rota_failpoint(h.failpoints, ROTA_AT_SYNC_BEFORE)
     begun = h.os.clock_boot_ns(h.os)
-    status = sync_files(h, &span, error)
+    rota_store_release_u32(&control.syncing, 1)
+    rota_fence()
+    status = sync_files(h, &span, doubt, error)
+    if status != ROTA_OUTCOME_UNKNOWN:
+        rota_store_release_u32(&control.syncing, 0)
     if status != ROTA_OK:
         return status
     rota_failpoint(h.failpoints, ROTA_AT_SYNC_AFTER)
@@ -159,6 +169,7 @@ cdef int sync_step(rota_handle *h, uint64_t lsn, uint64_t wait_ns, rota_error *e
     cdef uint32_t sequence
     cdef int result
     cdef int status = ROTA_OK
+    cdef bint doubt = False
     if rota_load_acquire_u64(&control.durable_lsn) >= lsn:
         return ROTA_OK
     if rota_load_acquire_u32(&control.failed):
@@ -166,11 +177,12 @@ cdef int sync_step(rota_handle *h, uint64_t lsn, uint64_t wait_ns, rota_error *e
     sequence = rota_load_acquire_u32(&control.durable_sequence)
     result = rota_lock_try(&control.sync_lock)
     if result == ROTA_LOCK_DEAD:  # a leader died: whatever it synced, it is synced again
+        doubt = rota_load_acquire_u32(&control.syncing) != 0
         rota_lock_repaired(&control.sync_lock)
         result = ROTA_LOCK_TAKEN
     if result == ROTA_LOCK_TAKEN:
         if rota_load_acquire_u64(&control.durable_lsn) < lsn:
-            status = lead(h, error)
+            status = lead(h, doubt, error)
         rota_lock_leave(&control.sync_lock)
         if status == ROTA_OUTCOME_UNKNOWN:
             return unknown(error)
