@@ -1,8 +1,11 @@
 # The image of a checkpoint while it is collected: private memory, filled in short holds of the main lock.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
+from engine.control cimport rota_slot_cell, rota_slot_file
+from engine.format cimport ROTA_SEGMENT_COUNT_MAX
 from engine.handle cimport rota_handle
-from engine.image cimport rota_image_segment
+from engine.image cimport rota_image_segment, rota_number_put
 from engine.status cimport rota_error
 
 ctypedef struct Stream:
@@ -42,6 +45,7 @@ ctypedef struct Image:
     rota_image_segment *segments    # with commits below begin, as they were then
     uint32_t segment_count
     uint32_t *live                  # by file: frames of live messages below begin
+    uint32_t *limit                 # by file: cells below begin
     Unknown *unknown
     uint64_t unknown_count
     uint64_t unknown_size
@@ -50,3 +54,30 @@ cdef int image_begin(rota_handle *h, Image *image, rota_error *error) noexcept n
 cdef int image_walk(rota_handle *h, Image *image, rota_error *error) noexcept nogil
 cdef int image_join(rota_handle *h, Image *image, Stream *out, rota_error *error) noexcept nogil
 cdef void image_end(Image *image) noexcept nogil
+cdef bint stream_reserve(Stream *stream, uint64_t room) noexcept nogil
+cdef int image_no_memory(rota_error *error) noexcept nogil
+
+
+# The caller has made room.
+cdef inline void put_number(Stream *stream, uint64_t value) noexcept nogil:
+    stream.length = <uint64_t>(rota_number_put(stream.bytes + stream.length, value) - stream.bytes)
+
+
+cdef inline void put_bytes(Stream *stream, const void *source, uint64_t length) noexcept nogil:
+    if length:
+        memcpy(stream.bytes + stream.length, source, length)
+    stream.length += length
+
+
+cdef inline void put_byte(Stream *stream, unsigned value) noexcept nogil:
+    stream.bytes[stream.length] = <uint8_t>value
+    stream.length += 1
+
+
+cdef inline void put_u64(Stream *stream, uint64_t value) noexcept nogil:
+    put_bytes(stream, &value, 8)
+
+
+cdef inline bint is_below(const Image *image, uint64_t word) noexcept nogil:
+    return rota_slot_file(word) < ROTA_SEGMENT_COUNT_MAX \
+        and rota_slot_cell(word) < image.limit[rota_slot_file(word)]

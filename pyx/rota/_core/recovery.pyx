@@ -28,6 +28,7 @@ from engine.recovery cimport *
 from engine.status cimport *
 
 from rota._core.apply cimport apply_replay
+from rota._core.checkpoint_load cimport checkpoint_load
 from rota._core.epoch cimport epoch_fail, epoch_number, epoch_write, ids_number
 from rota._core.failed cimport (FAILED_NOT, FAILED_THIS_BOOT, failed_check, failed_finish, failed_refresh,
                                 failed_stands)
@@ -175,11 +176,6 @@ cdef void settle_files(recovery *r) noexcept nogil:
         file = r.reader.order[i]
         if control.segments[file].state == ROTA_SEGMENT_FREE:
             link_free(control, file)
-
-
-cdef int load_checkpoint(recovery *r, rota_error *error) noexcept nogil:
-    """What a scan from the checkpoint's begin cannot find: it marks the segments that hold live messages as SEALED."""
-    return rota_fail(error, ROTA_VERSION, b"manifest", 0, b"this version reads no checkpoint")
 
 
 cdef int take_file(recovery *r, rota_error *error) noexcept nogil:
@@ -342,7 +338,7 @@ cdef int rebuild(recovery *r, rota_error *error) noexcept nogil:
         return status
     enter_files(r)
     if h.manifest.checkpoint_begin != 0:
-        status = load_checkpoint(r, error)
+        status = checkpoint_load(h, &r.reader, error)
     if status == ROTA_OK:
         status = replay(r, error)
     if status == ROTA_OK:

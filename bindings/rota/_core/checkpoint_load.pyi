@@ -1,0 +1,1 @@
+"""Loading a checkpoint at recovery: nothing of it is called from Python."""

@@ -1,0 +1,1 @@
+"""The lanes of a checkpoint's image: nothing of it is called from Python."""

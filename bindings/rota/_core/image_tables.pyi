@@ -1,0 +1,1 @@
+"""The hash tables of a checkpoint's image: nothing of it is called from Python."""

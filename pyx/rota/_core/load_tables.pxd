@@ -1,0 +1,29 @@
+# The blocks, queues and registrations of a checkpoint, and what all parts of a loading share.
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from engine.handle cimport rota_handle
+from engine.image cimport rota_image_cursor, rota_image_header, rota_image_segment
+from engine.status cimport rota_error
+
+from rota._core.reader cimport log_reader
+
+ctypedef struct Load:
+    rota_handle *h
+    uint8_t *bytes          # the stream
+    uint64_t length
+    uint64_t size           # as its header says
+    uint64_t blocks
+    uint32_t sum
+    bint complete
+    rota_image_header header
+    rota_image_cursor cursor
+    const uint8_t *segments
+    uint32_t *limit         # by file: cells below the begin
+    uint32_t *live          # by file: messages that were placed
+    uint64_t *ids           # of the stragglers, ascending
+    uint64_t id_count
+
+cdef int load_refuse(const char *what, rota_error *error) noexcept nogil
+cdef int load_blocks(Load *load, log_reader *reader, rota_error *error) noexcept nogil
+cdef int load_queues(Load *load, rota_error *error) noexcept nogil
+cdef int load_registrations(Load *load, rota_error *error) noexcept nogil
