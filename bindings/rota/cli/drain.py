@@ -15,13 +15,15 @@ import pathlib
 import struct
 import sys
 import time
+from collections.abc import Iterable, Iterator
 
 import click
 
 import rota
-from rota.cli.framing import chosen_delimiter, framing_options
+from rota.cli.framing import OVERHEAD_BYTES, chosen_delimiter, framing_options
 from rota.cli.get import copy_out, json_writer, raw_writer
 from rota.cli.places import (
+    commit_bytes,
     create_options,
     directory_argument,
     durability_option,
@@ -122,15 +124,31 @@ def carry(transaction: rota.Transaction, target: rota.Queue, message: rota.Messa
 
 def move_within(repository: rota.Repository, source: rota.Queue, target: rota.Queue, timeout: float) -> int:
     """Move all that is ready to another queue of the repository; return how many."""
-    moved = 0
+    moved, size = 0, BATCH
     while True:
-        with repository.transaction() as transaction:
-            batch = transaction.get_many(source, BATCH, timeout=timeout)
-            if not batch:
-                return moved
-            for message in batch:
-                carry(transaction, target, message)
+        try:
+            with repository.transaction() as transaction:
+                batch = transaction.get_many(source, size, timeout=timeout)
+                carry_all(transaction, target, batch)
+        except rota.TransactionTooLarge:
+            if size == 1:
+                raise
+            size = 1
+            continue
+        if not batch:
+            return moved
         moved += len(batch)
+        size = min(2 * size, BATCH)
+
+
+def carry_all(transaction: rota.Transaction, target: rota.Queue, batch: Iterable[rota.Message]) -> None:
+    """Put copies; when they do not fit, give the messages back, which is not their fault."""
+    try:
+        for message in batch:
+            carry(transaction, target, message)
+    except rota.TransactionTooLarge:
+        transaction.rollback()
+        raise
 
 
 def move_across(
@@ -138,21 +156,39 @@ def move_across(
 ) -> int:
     """Move all that is ready to a queue of another repository; return how many this run has put."""
     name = registrant(f"{directory.resolve()}:{printable(source.name)}", kind="drain")
-    moved = 0
-    with held(archive.path, target.name, name, wait=False):
+    moved, size = 0, commit_bytes(archive)
+    with held(pathlib.Path(archive.path), target.name, name, wait=False):
         registration = target.register(name, stable=True)
-        present = still_there(source, registration.last.tag if registration.last else b"")
+        # In both repositories, and not met yet by this run.
+        doubled = still_there(source, registration.last.tag if registration.last else b"")
         while batch := source.get_many(BATCH, timeout=timeout):
-            fresh = [message for message in batch if message.id not in present]
-            present -= set(batch.ids)
-            if fresh:
+            fresh = [message for message in batch if message.id not in doubled]
+            doubled -= set(batch.ids)
+            known = set(doubled)
+            for group in weighed(fresh, size):
+                known |= {message.id for message in group}
                 with archive.transaction() as transaction:
-                    for message in fresh:
+                    for message in group:
                         carry(transaction, target, message)
-                    transaction.tag(registration, ids_tag(present | {message.id for message in fresh}))
+                    transaction.tag(registration, ids_tag(known))
             batch.ack()
             moved += len(fresh)
     return moved
+
+
+def weighed(messages: Iterable[rota.Message], size: int) -> Iterator[list[rota.Message]]:
+    """Yield messages in groups of so many bytes at most, unless one alone has more."""
+    group: list[rota.Message] = []
+    weight = 0
+    for message in messages:
+        own = len(message.body) + OVERHEAD_BYTES
+        if group and weight + own > size:
+            yield group
+            group, weight = [], 0
+        group.append(message)
+        weight += own
+    if group:
+        yield group
 
 
 def ids_tag(ids: set[int]) -> bytes:

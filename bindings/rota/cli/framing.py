@@ -12,7 +12,7 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -21,6 +21,7 @@ from rota.cli.failures import FAILED, Failure, Refused
 
 CHUNK_BYTES = 1 << 20
 RECORD_BYTES_MAX = 256 << 20
+OVERHEAD_BYTES = 192  # of a message beside its body: header, key, padding
 PREFIX = struct.Struct(">I")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -136,3 +137,18 @@ def write_out(data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+
+def cut(pieces: Iterable[bytes], count: int, size: int) -> Iterator[list[bytes]]:
+    """Yield the pieces in batches: so many at most, and so many bytes unless one alone has more."""
+    batch: list[bytes] = []
+    weight = 0
+    for piece in pieces:
+        own = len(piece) + OVERHEAD_BYTES
+        if batch and (len(batch) == count or weight + own > size):
+            yield batch
+            batch, weight = [], 0
+        batch.append(piece)
+        weight += own
+    if batch:
+        yield batch

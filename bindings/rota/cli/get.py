@@ -14,7 +14,7 @@ from rota.cli.places import directory_argument, open_queue, open_repository, que
 from rota.cli.text import json_line, message_record
 
 BATCH = 256
-Writer = Callable[[rota.Message], bytes]
+Writer = Callable[[rota.Batch], bytes]
 
 
 @click.command(short_help="Take messages out of a queue, to standard output.")
@@ -83,13 +83,13 @@ def get(
 
 
 def raw_writer(delimiter: bytes | None) -> Writer:
-    """Return what turns a message into a framed body."""
-    return lambda message: framed(message.body, delimiter)
+    """Return what turns a batch into framed bodies."""
+    return lambda batch: b"".join([framed(body, delimiter) for body in batch.bodies])
 
 
-def json_writer(message: rota.Message) -> bytes:
-    """Return a message as a line of JSON."""
-    return json_line(message_record(message)).encode() + b"\n"
+def json_writer(batch: rota.Batch) -> bytes:
+    """Return a batch as lines of JSON."""
+    return b"".join([json_line(message_record(message)).encode() + b"\n" for message in batch])
 
 
 def copy_out(queue: rota.Queue, writer: Writer, limit: int | None, timeout: float | None, ack: bool) -> int:
@@ -102,7 +102,7 @@ def copy_out(queue: rota.Queue, writer: Writer, limit: int | None, timeout: floa
             if not batch:
                 break
             kept.append(batch)
-            write_out(b"".join(map(writer, batch)))
+            write_out(writer(batch))
             taken += len(batch)
             if ack:
                 batch.ack()

@@ -21,8 +21,10 @@ from rota.cli.places import (
 )
 from rota.cli.progress import Bar
 from rota.cli.records import FORMATS, Plan, format_of
-from rota.cli.sources import Source
+from rota.cli.sources import STANDARD_INPUT, Source
 from rota.cli.text import counted, duration_figure, json_line, rate_figure
+
+CHECK_BYTES = 1 << 20
 
 
 @click.command(short_help="Load files into a queue; goes on where it stopped.")
@@ -66,12 +68,10 @@ from rota.cli.text import counted, duration_figure, json_line, rate_figure
     "--skip-bad", is_flag=True, help="Pass over records that are no JSON or lack fields; else they stop it."
 )
 @click.option("--hold-partial", is_flag=True, help="Leave a last record without a newline for the next time.")
+@click.option("--check", is_flag=True, help="Read the whole file once before anything of it is put.")
 @click.option("--again", is_flag=True, help="From the start, whatever was ingested before.")
 @click.option(
     "--wait", is_flag=True, help="If another process is ingesting the same source: wait, then go on."
-)
-@click.option(
-    "--timeout", metavar="SECONDS", type=click.FloatRange(0), help="Give up when full for so long. [wait]"
 )
 @durability_option
 @create_options
@@ -88,7 +88,9 @@ def ingest(
     Positions are remembered for each queue by the real path of the file or by --source. gzip, zip, lz4,
     bzip2 and xz are recognised by content. A file named - is standard input, and needs --source.
 
-    A CSV record with quoted newlines is one record. Blank lines of CSV and JSON Lines are passed over.
+    Most compressed files have their checksum at the end, so that damage in the middle may be found only
+    after some of it was put; --check reads the file once before. A CSV record with quoted newlines is one
+    record. Blank lines of CSV and JSON Lines are passed over.
 
     \b
     Examples:
@@ -108,10 +110,21 @@ def ingest(
     ) as repository:
         queue = open_queue(repository, queue_name, create=options["create"])
         for file in files:
+            if options["check"]:
+                check(file, member)
             with Source(file, name=name, member=member) as source:
                 plan = chosen_plan(source, options)
                 outcome = ingest_source(repository, queue, source, plan, settings, quiet=options["quiet"])
             report(source, queue_name, outcome, options)
+
+
+def check(file: str, member: str | None) -> None:
+    """Read a file to its end; one that is damaged is refused."""
+    if file == STANDARD_INPUT:
+        raise click.UsageError("--check reads the source twice, which standard input does not allow.")
+    with Source(file, member=member) as source:
+        while source.read(CHECK_BYTES):
+            pass
 
 
 def chosen_settings(options: dict[str, Any]) -> Settings:
@@ -122,7 +135,7 @@ def chosen_settings(options: dict[str, Any]) -> Settings:
         if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
             raise click.UsageError(f"--part takes I/N, as 1/4, not {options['part']!r}.")
         part = (int(number), int(count))
-    names = ("batch", "skip_bad", "hold_partial", "again", "wait", "timeout")
+    names = ("batch", "skip_bad", "hold_partial", "again", "wait")
     return Settings(part=part, **{name: options[name] for name in names})
 
 

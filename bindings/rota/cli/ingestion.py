@@ -9,23 +9,23 @@
 
 from __future__ import annotations
 
+import pathlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import click
 
 import rota
 from rota.cli.failures import Refused
-from rota.cli.position import HEAD_BYTES, TAIL_BYTES, Position, digest, held, registrant, remembered_plan
+from rota.cli.framing import cut
+from rota.cli.places import commit_bytes
+from rota.cli.position import TAIL_BYTES, Position, digest, held, registrant, remembered_plan
 from rota.cli.records import BOM, BadRecord, Plan, Shaper, Splitter, parsed_row
-from rota.cli.sources import Source
+from rota.cli.sources import HEAD_BYTES, Source
 
 CHUNK_BYTES = 1 << 20
-COMMIT_BYTES = 1 << 20
-OVERHEAD_BYTES = 192  # of a message beside its body: header, key, padding
 PART_BLOCK = 1000
-FULL_PAUSE_SECONDS = (0.01, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Settings:
     hold_partial: bool = False
     again: bool = False
     wait: bool = False
-    timeout: float | None = None
 
     @property
     def part_name(self) -> str:
@@ -74,18 +73,16 @@ class Ingestion:
         self.plan, self.settings = plan, settings
         self.plan_fields = remembered_plan(plan)
         self.position = Position()
-        self.head = b""
         self.complaints: Callable[[str], None] = lambda text: None
         self.progress: Callable[[int, int], None] = lambda done, count: None
         self.unterminated = False
-        commit_bytes = min(COMMIT_BYTES, repository.stats().segment_size // 8)
-        self.commit_bytes = max(commit_bytes, 4 * OVERHEAD_BYTES)
+        self.commit_bytes = commit_bytes(repository)
 
     def run(self, source: Source) -> Outcome:
         """Take all that is new; the lock is held from before the position is read."""
         started = time.monotonic()
         name = registrant(source.name, self.settings.part_name)
-        with held(self.repository.path, self.queue.name, name, wait=self.settings.wait):
+        with held(pathlib.Path(self.repository.path), self.queue.name, name, wait=self.settings.wait):
             self.registration = self.queue.register(name, stable=True)
             before = self.position = self.remembered(source)
             self.take(source)
@@ -111,8 +108,11 @@ class Ingestion:
 
     def take(self, source: Source) -> None:
         """Read from the position to the end, commit by commit."""
-        self.head = source.read_fully(HEAD_BYTES)
+        # Not more than was taken before: a pipe may have no more to give yet.
+        seen = source.read_fully(min(HEAD_BYTES, self.position.offset)) or source.read(HEAD_BYTES)
         self.check_head(source)
+        if not seen:
+            return
         columns, start = self.header(source)
         first = self.reach(source, self.position.offset or start)
         if self.position.offset == 0:
@@ -133,7 +133,7 @@ class Ingestion:
     def check_head(self, source: Source) -> None:
         """Refuse a source whose first bytes are not those of the one that was begun."""
         length, known = self.position.head
-        if len(self.head) < length or (digest(self.head[:length]) != known and length):
+        if len(source.head) < length or (length and digest(source.head[:length]) != known):
             raise Refused(
                 f"{source} has changed: its first {length:,} bytes are not those that were ingested; "
                 "give another --source NAME to take it as a new one"
@@ -141,12 +141,16 @@ class Ingestion:
 
     def header(self, source: Source) -> tuple[list[str] | None, int]:
         """Return the columns of a CSV header, or None, and where the first record starts."""
-        start = len(BOM) if self.plan.format != "lines" and self.head.startswith(BOM) else 0
+        while len(source.head) < len(BOM) and source.read(len(BOM)):
+            pass
+        start = len(BOM) if self.plan.format != "lines" and source.head.startswith(BOM) else 0
         if self.plan.format != "csv" or not self.plan.header:
             return None, start
         splitter = self.plan.splitter()
-        pieces = splitter.feed(self.head[start:])
-        if not pieces and len(self.head) == HEAD_BYTES:
+        pieces = splitter.feed(source.head[start:])
+        while not pieces and (chunk := source.read(HEAD_BYTES - source.position)):
+            pieces = splitter.feed(chunk)
+        if not pieces and source.position == HEAD_BYTES:
             raise Refused(f"{source}: the header is longer than {HEAD_BYTES:,} bytes")
         line = pieces[0] if pieces else splitter.finish() or b""
         try:
@@ -163,11 +167,12 @@ class Ingestion:
         """Go to a position, check the bytes before it, and return those behind it that were read already."""
         length, known = self.position.tail
         before = start - length
-        if before >= len(self.head):
+        if before >= source.position:
             tail = source.read_fully(length) if source.skip_to(before) else b""
             first = b""
         else:
-            data = self.head + source.read_fully(max(0, start - len(self.head)))
+            # Until now no more was read than the head.
+            data = source.head + source.read_fully(max(0, start - source.position))
             tail, first = data[max(0, before) : start], data[start:]
         if len(tail) < length:
             raise Refused(
@@ -179,7 +184,8 @@ class Ingestion:
 
     def after_unterminated(self, source: Source, first: bytes) -> bytes | None:
         """Pass the newline that the last record lacked; None when there still is nothing behind it."""
-        first += source.read_fully(max(0, 2 - len(first)))
+        while first in (b"", b"\r") and (more := source.read(1)):
+            first += more
         if not first:
             return None
         newline = next((end for end in (b"\n", b"\r\n") if first.startswith(end)), None)
@@ -234,23 +240,25 @@ class Ingestion:
             if shaped is not None:
                 bodies.append(shaped[0])
                 keys.append(shaped[1])
-        after = self.moved(pieces, len(bodies), skipped, unterminated=last)
+        after = self.moved(source, pieces, len(bodies), skipped, unterminated=last)
         if bodies:
             self.put(bodies, keys if shaper.plan.key_column is not None else None, after.tag(source.name))
         self.position = after
         if refused is not None:
             raise refused
 
-    def moved(self, pieces: list[bytes], put: int, skipped: int, *, unterminated: bool) -> Position:
+    def moved(
+        self, source: Source, pieces: list[bytes], put: int, skipped: int, *, unterminated: bool
+    ) -> Position:
         """Return the position behind some pieces."""
         before = self.position
         if not pieces:
             return before
         offset = before.offset + sum(map(len, pieces)) + len(pieces) - unterminated
-        head_length = min(len(self.head), offset)
+        head_length = min(len(source.head), offset)
         head = before.head
         if head[0] != head_length:
-            head = (head_length, digest(self.head[:head_length]))
+            head = (head_length, digest(source.head[:head_length]))
         raw = b"\n".join(last_pieces(pieces, TAIL_BYTES)) + (b"" if unterminated else b"\n")
         return Position(
             offset=offset,
@@ -264,20 +272,10 @@ class Ingestion:
         )
 
     def put(self, bodies: list[bytes], keys: list[bytes | str | None] | None, tag: bytes) -> None:
-        """Commit bodies and tag; while the repository or the queue is full, wait for room."""
-        deadline = None if self.settings.timeout is None else time.monotonic() + self.settings.timeout
-        pause, longest = FULL_PAUSE_SECONDS
-        while True:
-            try:
-                with self.repository.transaction() as transaction:
-                    transaction.put_many(self.queue, bodies, keys=keys)
-                    transaction.tag(self.registration, tag)
-                return
-            except rota.Full:
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise
-            time.sleep(pause)
-            pause = min(2 * pause, longest)
+        """Commit bodies and tag together; while there is no room it waits."""
+        with self.repository.transaction() as transaction:
+            transaction.put_many(self.queue, bodies, keys=keys)
+            transaction.tag(self.registration, tag)
 
 
 def last_pieces(pieces: list[bytes], size: int) -> list[bytes]:
@@ -287,18 +285,3 @@ def last_pieces(pieces: list[bytes], size: int) -> list[bytes]:
         if size <= 0:
             return pieces[place:]
     return pieces
-
-
-def cut(pieces: Iterable[bytes], count: int, size: int) -> Iterator[list[bytes]]:
-    """Yield the pieces in batches: so many at most, and so many bytes unless one alone has more."""
-    batch: list[bytes] = []
-    weight = 0
-    for piece in pieces:
-        own = len(piece) + OVERHEAD_BYTES
-        if batch and (len(batch) == count or weight + own > size):
-            yield batch
-            batch, weight = [], 0
-        batch.append(piece)
-        weight += own
-    if batch:
-        yield batch

@@ -20,6 +20,7 @@ from rota.cli.failures import NothingThere
 from rota.cli.text import printable
 
 VARIABLE = "ROTA_DIR"
+COMMIT_BYTES = 1 << 20
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -80,7 +81,6 @@ def open_repository(
     directory: pathlib.Path,
     *,
     create: bool = False,
-    read_only: bool = False,
     capacity: str | None = None,
     durability: str | None = None,
 ) -> rota.Repository:
@@ -89,12 +89,15 @@ def open_repository(
         raise NothingThere(
             f"{printable(str(directory))}: there is no repository (`rota put --create` makes one)"
         )
-    options: dict[str, Any] = {"create": create, "read_only": read_only}
+    options: dict[str, Any] = {} if durability is None else {"durability": durability}
     if capacity is not None:
         options["capacity"] = capacity
-    if durability is not None:
-        options["durability"] = durability
-    return rota.open(directory, **options)
+    try:
+        return rota.open(directory, create=create, **options)
+    except ValueError as error:
+        if isinstance(error, rota.RotaError):
+            raise
+        raise click.UsageError(f"{printable(str(error))}.") from None
 
 
 def open_queue(repository: rota.Repository, name: str, *, create: bool | None = None) -> rota.Queue:
@@ -104,4 +107,14 @@ def open_queue(repository: rota.Repository, name: str, *, create: bool | None = 
         known = ", ".join(printable(known) for known in sorted(names)[:10]) or "none yet"
         hint = "" if create is None else "; --create makes one"
         raise NothingThere(f"there is no queue {printable(name)} (queues: {known}){hint}")
-    return repository.queue(name)
+    try:
+        return repository.queue(name)
+    except ValueError as error:
+        if isinstance(error, rota.RotaError):
+            raise
+        raise click.UsageError(f"{printable(str(error))}.") from None
+
+
+def commit_bytes(repository: rota.Repository) -> int:
+    """Return how many bytes of bodies one commit should take: far from the limit, and worth a sync."""
+    return min(COMMIT_BYTES, repository.stats().segment_size // 8)

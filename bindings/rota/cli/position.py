@@ -27,7 +27,6 @@ from rota.cli.failures import Refused
 from rota.cli.records import Plan
 from rota.cli.text import printable
 
-HEAD_BYTES = 64 << 10
 TAIL_BYTES = 4 << 10
 NAME_BYTES_MAX = 200
 SHORT_NAME = 120  # characters; escaped for JSON they are at most six times as many bytes

@@ -46,14 +46,15 @@ class Bar:
             transient=True,
         )
 
-    def show(self, done: int, count: int) -> None:
+    def show(self, done: int, count: int, total: int | None = None) -> None:
         """Tell how far it has come, and how many of what were handled; cheap enough to call often."""
         now = time.monotonic()
         if self.progress is None or self.task is None or now - self.shown_at < INTERVAL_SECONDS:
             return
         self.shown_at = now
         rate = count / max(now - self.started, 1e-9)
-        self.progress.update(self.task, completed=done, figures=f"{count:,} {self.noun}, {rate:,.0f}/s")
+        figures = f"{count:,} {self.noun}, {rate:,.0f}/s"
+        self.progress.update(self.task, completed=done, total=total or self.total, figures=figures)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 import rota
-from rota.cli.framing import chosen_delimiter, framing_options, read_records
+from rota.cli.framing import chosen_delimiter, cut, framing_options, read_records
 from rota.cli.places import (
+    commit_bytes,
     create_options,
     durability_option,
     open_queue,
@@ -20,6 +21,7 @@ from rota.cli.places import (
     queue_option,
     split_arguments,
 )
+from rota.cli.records import plain
 from rota.cli.text import counted, json_line, rate_figure
 
 
@@ -77,13 +79,15 @@ def put(
     """
     directory, files = split_arguments(arguments)
     mark = chosen_delimiter(delimiter, null, length_prefixed)
-    options["headers"] = dict(map(parsed_header, headers)) or None
+    options["headers"] = dict(map(parsed_header, headers))
+    options["key"] = None if options["key"] is None else plain(options["key"])
     started, count, size = time.monotonic(), 0, 0
     first = last = None
     with open_repository(directory, create=create, capacity=capacity, durability=durability) as repository:
         queue = open_queue(repository, queue_name, create=create)
-        for bodies in batches(files, mark, batch):
-            ids = put_batch(queue, bodies, **options)
+        putter = Putter(repository, queue, options)
+        for bodies in batches(files, mark, batch, commit_bytes(repository)):
+            ids = putter.put(bodies)
             first, last = ids[0] if first is None else first, ids[-1]
             count += len(bodies)
             size += sum(map(len, bodies))
@@ -107,15 +111,28 @@ def parsed_header(text: str) -> tuple[str, str | int | float | bool]:
     return name, parsed if isinstance(parsed, bool | int | float) else value
 
 
-def batches(files: Sequence[str], delimiter: bytes | None, size: int) -> Iterator[list[bytes]]:
-    """Yield what one commit takes: at most `size` records, and never a wait for more of them."""
+def batches(files: Sequence[str], delimiter: bytes | None, count: int, size: int) -> Iterator[list[bytes]]:
+    """Yield what one commit takes: so many records and bytes at most, and never a wait for more of them."""
     for name in files or ["-"]:
         with click.open_file(name, "rb") as stream:
             for records in read_records(stream, delimiter):
-                for start in range(0, len(records), size):
-                    yield records[start : start + size]
+                yield from cut(records, count, size)
 
 
-def put_batch(queue: rota.Queue, bodies: list[bytes], **options: Any) -> Sequence[int]:
-    """Put bodies in one commit; return their ids."""
-    return queue.put_many(bodies, **options).ids
+class Putter:
+    """Puts bodies with the same key, headers and times, a batch in one commit."""
+
+    def __init__(self, repository: rota.Repository, queue: rota.Queue, options: dict[str, Any]) -> None:
+        self.repository, self.queue = repository, queue
+        self.priority, self.timeout = options.pop("priority"), options.pop("timeout")
+        self.attributes = {name: value for name, value in options.items() if value not in (None, {}, 0.0)}
+
+    def put(self, bodies: list[bytes]) -> range:
+        """Put a batch; return the ids."""
+        if not self.attributes:
+            return self.queue.put_many(bodies, priority=self.priority, timeout=self.timeout).ids
+        with self.repository.transaction() as transaction:
+            for body in bodies:
+                transaction.put(self.queue, body, priority=self.priority, **self.attributes)
+        ids: range = transaction.receipt.ids
+        return ids

@@ -191,7 +191,7 @@ def parsed_row(piece: bytes, separator: str) -> list[str]:
 
 
 def plain(text: str) -> bytes | str:
-    """Return text as a key: as bytes where it is no valid Unicode."""
+    """Return text as a key; where it stands for bytes that are no text, as those."""
     try:
         text.encode()
         return text
@@ -200,7 +200,7 @@ def plain(text: str) -> bytes | str:
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise BadRecord("its key holds a lone surrogate, which no text may") from None
+        return text
 
 
 def dense_json(value: Any) -> bytes:

@@ -34,6 +34,7 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
 )
+HEAD_BYTES = 64 << 10
 MAGIC_BYTES = max(len(magic) for magic, _ in MAGIC)
 SUFFIXES = {"gzip": ".gz", "lz4": ".lz4", "bzip2": ".bz2", "xz": ".xz", "zip": ".zip"}
 DAMAGE = (EOFError, OSError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -46,8 +47,9 @@ class Source:
         if path == STANDARD_INPUT and name is None:
             raise click.UsageError("Standard input has no name to remember it by; give --source NAME.")
         self.path = path
-        self.raw = cast(io.BufferedReader, sys.stdin.buffer if path == STANDARD_INPUT else open(path, "rb"))  # noqa: SIM115
-        self.seekable = self.raw.seekable()
+        self.raw = opened(path)
+        # Standard input may start in the middle of a file; that is where it begins for us.
+        self.seekable = path != STANDARD_INPUT and self.raw.seekable()
         try:
             self.compression = recognised(self.raw, self.seekable)
             self.size = os.fstat(self.raw.fileno()).st_size if self.seekable else None
@@ -56,6 +58,7 @@ class Source:
             self.close()
             raise
         self.position = 0
+        self.head = b""  # the first bytes, as far as they have been read
         self.name = name or self.own_name()
 
     def __enter__(self) -> Source:
@@ -89,15 +92,15 @@ class Source:
     def read(self, size: int) -> bytes:
         """Return the next bytes, at most `size`, b"" at the end."""
         try:
-            data = (
-                cast(bytes, self.stream.read1(size)) if self.compression != "xz" else self.stream.read(size)
-            )
+            data = cast(bytes, self.stream.read1(size))
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno in (errno.EIO, errno.ESTALE):
                 raise
             raise Refused(
                 f"{self} is damaged or cut off after {self.position:,} bytes of data ({error})"
             ) from None
+        if self.position == len(self.head) < HEAD_BYTES:
+            self.head += data[: HEAD_BYTES - len(self.head)]
         self.position += len(data)
         return data
 
@@ -111,7 +114,9 @@ class Source:
 
     def skip_to(self, position: int) -> bool:
         """Go forwards; tell whether the source is that long."""
-        if self.compression is None and self.seekable and self.size is not None and position <= self.size:
+        # Not before the head is complete: it is kept for the digest.
+        whole_head = self.position >= HEAD_BYTES
+        if whole_head and self.compression is None and self.size is not None and position <= self.size:
             self.raw.seek(position)
             self.position = position
         while self.position < position:
@@ -122,6 +127,11 @@ class Source:
     def __str__(self) -> str:
         name = "standard input" if self.path == STANDARD_INPUT else printable(os.fsencode(self.path))
         return name if self.member is None else f"{name} ({printable(self.member)})"
+
+
+def opened(path: str) -> io.BufferedReader:
+    """Return the file of that name, or standard input."""
+    return cast(io.BufferedReader, sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb")
 
 
 def recognised(raw: io.BufferedReader, seekable: bool) -> str | None:
@@ -157,7 +167,7 @@ def decompressed(
 
 def zip_member(raw: io.BufferedReader, path: str, member: str | None) -> tuple[IO[bytes], str]:
     """Return the stream of the only member, or of the one that was asked for, and its name."""
-    if not raw.seekable():
+    if path == STANDARD_INPUT or not raw.seekable():
         raise click.UsageError(
             "A zip file cannot come through a pipe: its list of members stands at the end."
         )

@@ -62,10 +62,9 @@ def stat(directory: pathlib.Path, queue_name: str | None, as_json: bool) -> None
 
 def repository_facts(total: rota.RepositoryStatistics) -> list[tuple[str, str]]:
     """Return what there is to say of a repository, in words."""
-    used = total.segments - total.free_segments
     facts = [
-        ("messages", f"{total.messages:,}, {byte_figure(total.stored_bytes)} stored"),
-        ("room", f"{byte_figure(total.capacity)}: {used} of {total.segments} segments in use"),
+        ("messages", f"{sum(queue.total for queue in total.queues):,} not settled"),
+        ("room", room_figure(total)),
         ("log", f"tail at {total.tail_lsn:,}, on disk to {total.durable_lsn:,}, epoch {total.epoch}"),
         ("commits", f"{total.commits:,}, {total.checkpoints:,} checkpoints, next id {total.next_id:,}"),
         ("syncs", sync_figure(total.syncs, total.sync_seconds)),
@@ -81,6 +80,12 @@ def repository_facts(total: rota.RepositoryStatistics) -> list[tuple[str, str]]:
     if total.failed:
         facts.append(("state", "FAILED: a sync failed; stop all programs that use it, then open it again"))
     return facts
+
+
+def room_figure(total: rota.RepositoryStatistics) -> str:
+    """Return how much of the capacity holds the log, files that are made when they are needed."""
+    used = (total.segments - total.free_segments) * total.segment_size
+    return f"{byte_figure(used)} of {byte_figure(total.capacity)} in use"
 
 
 def sync_figure(count: int, seconds: float) -> str:

@@ -106,7 +106,8 @@ def age_figure(instant: float | None) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun: 1 message, 12,000 messages."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def rate_figure(count: float, seconds: float) -> str:

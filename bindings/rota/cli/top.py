@@ -18,8 +18,9 @@ import click
 
 import rota
 from rota.cli.places import directory_argument, open_repository
+from rota.cli.stat import room_figure
 from rota.cli.tables import drawn, print_table
-from rota.cli.text import age_figure, byte_figure, duration_figure, printable
+from rota.cli.text import age_figure, byte_figure, counted, duration_figure, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -111,10 +112,9 @@ def headline(before: Sample, after: Sample) -> str:
     seconds = max(after.at - before.at, 1e-9)
     syncs = new.syncs - old.syncs
     latency = duration_figure((new.sync_seconds - old.sync_seconds) / syncs) if syncs > 0 else "-"
-    used = new.segments - new.free_segments
     return (
-        f"{new.messages:,} messages, {byte_figure(new.stored_bytes)} of {byte_figure(new.capacity)} "
-        f"({used}/{new.segments} segments), {len(new.processes)} processes; "
+        f"{sum(queue.total for queue in new.queues):,} messages, {room_figure(new)}, "
+        f"{counted(len(new.processes), 'process')}; "
         f"{per_second(new.commits - old.commits, seconds)} commits/s, "
         f"{per_second(syncs, seconds)} syncs/s of {latency}, "
         f"{byte_figure(new.tail_lsn - new.durable_lsn)} not on disk yet"
