@@ -35,6 +35,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
+    read_only: bool = False,
     capacity: int | str = "4 GiB",
     durability: str = "sync",
     sync_interval: float = 0.05,
@@ -48,6 +49,7 @@ def open(
     `capacity` bounds the log (at least 768 KiB); an existing repository keeps its own.  `durability` is the default
     level of every call: "sync" returns when the commit survives power loss, "interval" when it is visible and a sync
     follows within `sync_interval` seconds, `sync_bytes` or `sync_count` commits, "none" when it is visible.
+    `read_only` refuses every change through this handle (the files must still be writable, since an open may recover).
     `compression` "lz4" packs put_many() by default.  `insist` accepts a file system that rota does not trust.
 
     Raises the OpenError family (NotARepository, VersionMismatch, ForeignFiles, FileSystemRefused, InUse), LogFailed,
@@ -56,6 +58,7 @@ def open(
     return Repository(
         os.fspath(path),
         create=create,
+        read_only=read_only,
         capacity=parse_size(capacity),
         durability=durability,
         sync_interval=sync_interval,
@@ -79,12 +82,23 @@ class Repository:
         self.path = os.path.abspath(path)
         self._options = options
         segment_size = segment_size_for(options["capacity"])
-        native = dict(options, segment_size=segment_size, sync_unit=block_size(self.path), read_only=False)
+        native = dict(options, segment_size=segment_size, sync_unit=block_size(self.path))
         native["capacity"] = options["capacity"] // segment_size * segment_size
         self._store = Store(self.path, native)
         self.recovery = Recovery(**self._store.recovery())
         if self.recovery.performed and not self.recovery.clean and self.recovery.torn_bytes:
             _log.info("%s: %d bytes behind the end of the log were cut", self.path, self.recovery.torn_bytes)
+        if self.recovery.performed and not options["read_only"]:
+            self._drop_volatile()
+
+    def _drop_volatile(self) -> None:
+        """What a volatile queue held does not survive the last process."""
+        for name in self.queues():
+            queue = _queue.queue_named(self._store, self, name)
+            if queue is None or not queue.figures()["volatile"]:
+                continue
+            for ids in iter(lambda queue=queue: queue.ids(0, 1000), []):  # type: ignore[misc]
+                queue.drop(ids)
 
     def queue(self, name: str, **options: Any) -> _queue.Queue:
         """The queue of that name, made when there is none.

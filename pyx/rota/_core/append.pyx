@@ -20,12 +20,13 @@ from engine.format cimport *
 from engine.lock cimport *
 from engine.platform cimport rota_record_store
 from engine.pool cimport *
-from engine.scan cimport rota_commit_header_crc
+from engine.scan cimport rota_commit_header_crc, rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
 from rota._core.claim cimport admit_settle, settle_claim
 from rota._core.control cimport pool_extend
+from rota._core.lane cimport queue_at, queue_live
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.segment cimport segment_base, segment_create, segment_header_write, segment_map
 from rota._core.sync cimport sync_to
@@ -133,6 +134,29 @@ cdef inline uint64_t unsynced_limit(rota_handle *h) noexcept nogil:
     return eighth if eighth > 2 * h.segment_size else 2 * h.segment_size
 
 
+cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
+    """Whether the queues that get messages exist, are open, and have room."""
+    cdef rota_op_cursor cursor
+    cdef rota_op op
+    cdef const uint8_t *extra
+    cdef rota_queue *queue
+    rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
+    cursor.left = draft.op_bytes
+    cursor.count = draft.op_count
+    while rota_op_next(&cursor, &op, &extra):
+        if op.kind != ROTA_OP_PUT:
+            continue
+        queue = queue_at(h, op.queue)
+        if queue == NULL:
+            return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
+        if queue.state == ROTA_QUEUE_STOPPED:
+            return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
+        if queue.options.max_messages and queue_live(queue) + op.a > queue.options.max_messages:
+            placed.need = NEED_SPACE
+            return ROTA_RETRY
+    return ROTA_OK
+
+
 cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
     cdef rota_control *control = h.control
     cdef uint32_t i
@@ -146,6 +170,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
             and control.tail_lsn > control.durable_lsn + unsynced_limit(h):
         placed.need = NEED_SYNC
         return ROTA_RETRY
+    if draft.message_count and not draft.flags & ROTA_COMMIT_COPIES:
+        status = admit_puts(h, draft, placed, error)
+        if status != ROTA_OK:
+            return status
     for i in range(draft.settle_count):
         status = admit_settle(h, &draft.settles[i], error)
         if status != ROTA_OK:
@@ -302,7 +330,9 @@ cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *p
         return segment_map(h, placed.need_file, error)
     if placed.need == NEED_SYNC:
         return sync_to(h, h.control.tail_lsn, error)
-    return rota_fail(error, ROTA_FULL, "control", 0, "the repository is full: %u of %u segments are free, "
+    if free_segments(h) > reserve_of(h, space):
+        return rota_fail(error, ROTA_FULL, NULL, 0, "the queue holds as many messages as max_messages allows")
+    return rota_fail(error, ROTA_FULL, NULL, 0, "the repository is full: %u of %u segments are free, "
                      "%u are kept so that consumers can go on", free_segments(h), h.control.segment_count_max,
                      reserve_of(h, space))
 

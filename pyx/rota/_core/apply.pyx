@@ -148,8 +148,14 @@ cdef int apply_put(rota_handle *h, const rota_op *op, const uint8_t *commit, con
     cdef int status
     if queue == NULL or op.detail > 9 or op.id > header.message_count or op.a > header.message_count - op.id:
         return ROTA_OK
+    save_put_line(h, &queue.lanes[op.detail])
+    if op.a == header.message_count:
+        queue.lanes[op.detail].appended_bytes += header.length - rota_commit_data_offset(header)
+    else:
+        for i in range(op.id, op.id + op.a):
+            rota_frame_load(commit, header, <uint32_t>i, &frame)
+            queue.lanes[op.detail].appended_bytes += frame.body_length
     if op.b == 0:  # nothing delayed, nothing that expires
-        save_put_line(h, &queue.lanes[op.detail])
         return ROTA_OK if append_plain(h, queue, op.detail, header.base_id + op.id, <uint32_t>op.a, file,
                                        cell + op.id) == 0 else ROTA_DISK_FULL
     for i in range(op.id, op.id + op.a):

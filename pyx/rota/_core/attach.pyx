@@ -25,6 +25,7 @@ from rota._core.append cimport Placed, append_mark
 from rota._core.checkpoint cimport checkpoint
 from rota._core.control cimport control_build, control_map, control_unmap
 from rota._core.failed cimport failed_check
+from rota._core.lane cimport queue_at, queue_live
 from rota._core.manifest cimport manifest_create, manifest_read
 from rota._core.reap cimport reap_at_open, release_own
 from rota._core.recovery cimport recover
@@ -123,6 +124,10 @@ cdef int build(rota_handle *h, rota_error *error) noexcept nogil:
         h.control.processes[index].claims = 0
     h.control.state = ROTA_CONTROL_READY
     h.recovery.performed = 1
+    h.recovery.messages = 0
+    for index in range(h.control.queue_count):
+        if queue_at(h, index) != NULL:
+            h.recovery.messages += queue_live(queue_at(h, index))
     return ROTA_OK
 
 

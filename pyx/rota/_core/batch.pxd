@@ -25,6 +25,7 @@ cdef class Batch:
     cdef bytes read(self, uint32_t i, Reading *reading)
     cdef Message make(self, uint32_t i)
     cdef int settled(self) except -1
+    cdef int forget(self, id) except -1
     cdef int release_run(self, Run *run) except -1
 
 cdef Batch new_batch(Store store, object queue, Run *runs, uint32_t run_count, uint32_t count)

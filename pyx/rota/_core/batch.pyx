@@ -166,15 +166,15 @@ cdef class Batch:
                 park_corrupt(self.store, &self.runs[self.run_of[i]], self.id_list[i])
             raise
 
-    def fill(self, array, Py_ssize_t itemsize):
-        """Copy every body into the rows of a writable array and keep it as `array`.  Raises ValueError on a size."""
+    def fill(self, array, octets, Py_ssize_t itemsize):
+        """Copy every body into `octets`, the bytes of `array`, which is kept.  Raises ValueError on another size."""
         cdef Py_buffer view
         cdef Reading reading
         cdef uint32_t i
         cdef bytes body
         self.show_all()
         self.collect()
-        PyObject_GetBuffer(array, &view, PyBUF_WRITABLE)
+        PyObject_GetBuffer(octets, &view, PyBUF_WRITABLE)
         try:
             for i in range(self.count):
                 body = self.read(i, &reading)
@@ -264,11 +264,23 @@ cdef class Batch:
                 if draft.op_count == 0:
                     break
                 again = submit_settle(self.store, &draft, durability)
+            except errors.Killed as error:
+                self.forget(error.expected)
+                raise
             finally:
                 draft_end(&draft)
             by_id = True
         self.settled()
         queue_at(self.store.h, self.runs[0].queue).acks += self.count
+
+    cdef int forget(self, id) except -1:
+        """A message of this batch was killed: the rest can still be settled."""
+        cdef uint32_t i
+        self.collect()
+        for i in range(self.count):
+            if self.id_list[i] == id:
+                (<Message>self[i]).killed()
+        return 0
 
     cdef int settled(self) except -1:
         self.state = SETTLED

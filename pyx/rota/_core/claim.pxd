@@ -40,6 +40,7 @@ cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_n
 cdef int extend_locked(rota_handle *h, const Run *run, uint64_t lease_ns, rota_error *error) noexcept nogil
 cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) noexcept nogil
 cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil
+cdef void forget_killed(rota_handle *h, const Run *run) noexcept nogil
 cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil
 cdef bint is_member(rota_handle *h, const rota_claim *record, const Found *found) noexcept nogil
 cdef int return_unshown_locked(rota_handle *h, const Run *run, uint64_t first_id, uint64_t last_id,

@@ -343,7 +343,8 @@ cdef int lost(rota_handle *h, uint32_t queue_number, uint64_t id, rota_error *er
 
 
 cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_ns, rota_error *error) noexcept nogil:
-    """Note that the bodies up to this id reach user code now.  ROTA_LEASE_LOST when the claim ended."""
+    """Note that the bodies up to this id reach user code now.  ROTA_LEASE_LOST when the claim ended; ROTA_RETRY when it
+    is noted and less than half of the lease is left, so that the caller may extend it."""
     cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
     cdef uint32_t mark = <uint32_t>(upto_id - run.first_id + 1)
     cdef uint64_t word = rota_load_acquire_u64(&record.shown)
@@ -355,7 +356,7 @@ cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_n
             return ROTA_OK
         if rota_compare_exchange_u64(&record.shown, &word, (word & <uint64_t>0xffffffff00000000) | mark):
             rota_failpoint(h.failpoints, ROTA_AT_SHOW_MARKED)
-            return ROTA_OK
+            return ROTA_OK if h.os.clock_boot_ns(h.os) + lease_ns // 2 <= record.lease_deadline_ns else ROTA_RETRY
 
 
 cdef int extend_locked(rota_handle *h, const Run *run, uint64_t lease_ns, rota_error *error) noexcept nogil:
@@ -389,9 +390,27 @@ cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) n
             return ROTA_STATE
         return ROTA_OK
     queue = queue_at(h, settle.queue)
-    if queue == NULL or not find(h, queue, settle.first_id, &found) or not is_member(h, record, &found):
+    if queue == NULL:
         return lost(h, settle.queue, settle.first_id, error)
-    return ROTA_OK
+    if not find(h, queue, settle.first_id, &found) or rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED:
+        # Only a kill ends a message under a claim that still stands.
+        return rota_fail_compared(error, ROTA_KILLED, NULL, 0, settle.first_id, 0,
+                                  "the message was killed while it was claimed")
+    return ROTA_OK if is_member(h, record, &found) else lost(h, settle.queue, settle.first_id, error)
+
+
+cdef void forget_killed(rota_handle *h, const Run *run) noexcept nogil:
+    """The holder was told that one of its messages was killed: the record holds one less."""
+    cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
+    cdef Settle settle
+    if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation or record.count == 0:
+        return
+    memset(&settle, 0, sizeof(settle))
+    settle.claim = run.claim
+    settle.queue = run.queue
+    settle.count = 1
+    settle_claim(h, &settle)
+    rota_settle_undo(h)
 
 
 cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil:

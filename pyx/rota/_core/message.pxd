@@ -28,6 +28,7 @@ cdef class Message:
     cdef uint64_t slot
     cdef int load(self, bint mark) except -1
     cdef int claimed(self) except -1
+    cdef int killed(self) except -1
     cdef int back(self, object delay, uint64_t excused) except -1
 
 cdef bytes read_slot(Store store, rota_slot_ref ref, uint64_t id, Reading *reading)

@@ -23,7 +23,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport SPACE_SETTLE, Placed
-from rota._core.claim cimport extend_locked, generation_of, return_unshown_locked, show
+from rota._core.claim cimport extend_locked, forget_killed, generation_of, return_unshown_locked, show
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
@@ -31,7 +31,11 @@ from rota._core.reap cimport draft_back, wake_draft, wake_queue
 from rota._core.store cimport Store, now
 
 from rota import errors
+
+import logging
 from rota._core.codec import headers_of, key_of
+
+_log = logging.getLogger("rota")
 
 cdef enum:
     LOOKED_AT = 0
@@ -171,9 +175,22 @@ cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t
     return 0
 
 
+cdef uint64_t queue_lease(rota_handle *h, uint32_t number) noexcept nogil:
+    cdef rota_queue *queue = queue_at(h, number)
+    return queue.options.lease_ns if queue != NULL else 0
+
+
 cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
     cdef rota_error error
-    if show(store.h, run, upto_id, 0, &error) != ROTA_OK:
+    cdef rota_handle *h = store.h
+    cdef int status = show(h, run, upto_id, queue_lease(h, run.queue), &error)
+    if status == ROTA_RETRY:  # half of the lease is gone: showing restarts it
+        with nogil:
+            status = lock_enter(h, &error)
+            if status == ROTA_OK:
+                status = extend_locked(h, run, queue_lease(h, run.queue), &error)
+                lock_leave(h)
+    if status != ROTA_OK:
         store.fail(&error)
     return 0
 
@@ -246,7 +263,7 @@ cdef class Message:
 
     cdef int load(self, bint mark) except -1:
         cdef Reading reading
-        if mark and self.state == CLAIMED:
+        if mark and (self.state == CLAIMED or self.state == IN_TRANSACTION):
             mark_shown(self.store, &self.run, self.id)
         try:
             self._body = read_slot(self.store, self.slot, self.id, &reading)
@@ -324,7 +341,11 @@ cdef class Message:
         fill_settle(&settle, &self.run, self.id, self.id, 1, False)
         draft.settles = &settle
         draft.settle_count = 1
-        self.store.submit(&draft, SPACE_SETTLE, &placed, -1.0)
+        try:
+            self.store.submit(&draft, SPACE_SETTLE, &placed, -1.0)
+        except errors.Killed:
+            self.killed()
+            raise
         self.state = SETTLED
         count_ack(h, self.run.queue)
         if rota_load_relaxed_u32(&h.control.space_waiters):
@@ -334,6 +355,8 @@ cdef class Message:
     def nack(self, delay=0.0, reason=None):
         """Give it back, the attempt counts: at its old place, after `delay` seconds, or to the error queue when its
         attempts are used up.  Raises LeaseLost, Killed."""
+        if reason is not None:
+            _log.info("message %d of %r returned: %s", self.id, self.queue.name, reason)
         self.back(delay, 0)
 
     def release(self, delay=0.0):
@@ -361,8 +384,22 @@ cdef class Message:
             submit_settle(self.store, &draft, None)
             self.state = SETTLED
             queue_at(h, self.run.queue).nacks += 1
+        except errors.Killed:
+            self.killed()
+            raise
         finally:
             draft_end(&draft)
+        return 0
+
+    cdef int killed(self) except -1:
+        """The claim holds this message no more."""
+        cdef rota_error error
+        cdef rota_handle *h = self.store.h
+        with nogil:
+            if lock_enter(h, &error) == ROTA_OK:
+                forget_killed(h, &self.run)
+                lock_leave(h)
+        self.state = SETTLED
         return 0
 
     def extend(self, double seconds):

@@ -36,6 +36,7 @@ from rota._core.store cimport Store, deadline_of, now
 
 from rota import errors
 from rota._core.codec import encode_attributes
+from rota._core.message import submit_ops
 
 cdef enum:
     SLICE_NS = 50000000
@@ -233,12 +234,12 @@ cdef class Queue:
         array = numpy.empty(len(batch), dtype)
         if len(batch):
             try:
-                batch.fill(array.view(numpy.uint8), dtype.itemsize)
+                batch.fill(array, array.view(numpy.uint8), dtype.itemsize)
             except ValueError:
                 batch.release()
                 raise
         else:
-            batch.fill(array.view(numpy.uint8), dtype.itemsize)
+            batch.fill(array, array.view(numpy.uint8), dtype.itemsize)
         return batch
 
     def ack(self, messages, durability=None):
@@ -321,6 +322,11 @@ cdef class Queue:
         finally:
             draft_end(&draft)
         return True
+
+    def drop(self, ids):
+        """Settle messages by id whoever holds them, in one commit, without a tombstone: for volatile queues."""
+        cdef bytes extra = b"".join(int(id).to_bytes(8, "little") for id in ids)
+        submit_ops(self.store, [(ROTA_OP_ACK_LIST, 0, self.number, 0, len(extra) // 8, 0, extra)], "none")
 
     def redrive(self, ids, target=None):
         """Move messages (of an error queue) to the queue where they were first put, or to `target`, with new counts."""

@@ -124,6 +124,7 @@ cdef class Store:
         if status != ROTA_OK:
             self.close_files()
             self.fail(&error)
+        h.read_only = bool(options["read_only"])
         h.closing = 0
 
     cdef int open_files(self, dict options) except -1:
