@@ -149,6 +149,7 @@ cdef class Batch:
             return []
         self.show_all()
         self.collect()
+        reading.commit = NULL
         result = PyList_New(self.count)
         for i in range(self.count):
             body = self.read(i, &reading)
@@ -174,6 +175,7 @@ cdef class Batch:
         cdef bytes body
         self.show_all()
         self.collect()
+        reading.commit = NULL
         PyObject_GetBuffer(octets, &view, PyBUF_WRITABLE)
         try:
             for i in range(self.count):
@@ -185,6 +187,8 @@ cdef class Batch:
                 memcpy(<uint8_t *>view.buf + i * itemsize, PyBytes_AS_STRING(body), itemsize)
         finally:
             PyBuffer_Release(&view)
+        if self.state == CLAIMED:
+            self.check_claims()
         self.array = array
 
     def __len__(self):

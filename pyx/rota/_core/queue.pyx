@@ -296,6 +296,7 @@ cdef class Queue:
         message.id = id
         message.slot = ref
         message.run.level = <uint8_t>level
+        reading.commit = NULL
         message._body = read_slot(self.store, ref, id, &reading)
         message._attributes = self.store.attributes
         message._time_ns = reading.header.time_ns
