@@ -9,6 +9,10 @@
 #ifndef ROTA_LOCK_H
 #define ROTA_LOCK_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -56,11 +60,19 @@ ROTA_INLINE int rota_lock_spin(pthread_mutex_t *mutex) {
 /* Wait at most `duration_ns`. */
 ROTA_COLD int rota_lock_wait(pthread_mutex_t *mutex, uint64_t duration_ns) {
     struct timespec until;
+#if defined(__GLIBC__)
+    clock_gettime(CLOCK_MONOTONIC, &until);
+#else
     clock_gettime(CLOCK_REALTIME, &until);
+#endif
     uint64_t nanoseconds = (uint64_t)until.tv_nsec + duration_ns;
     until.tv_sec += (time_t)(nanoseconds / 1000000000u);
     until.tv_nsec = (long)(nanoseconds % 1000000000u);
-    return rota_lock_result_of(pthread_mutex_timedlock(mutex, &until));
+#if defined(__GLIBC__)
+    return rota_lock_result_of(pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until));
+#else
+    return rota_lock_result_of(pthread_mutex_timedlock(mutex, &until)); /* a clock set back makes the slice longer */
+#endif
 }
 
 ROTA_INLINE void rota_lock_leave(pthread_mutex_t *mutex) { pthread_mutex_unlock(mutex); }

@@ -274,7 +274,7 @@ cdef int enter_grow(rota_handle *h, rota_error *error) noexcept nogil:
     return rota_fail(error, ROTA_LOCK_HELD, "control", 0, "another process has been growing the files for too long")
 
 
-cdef int provide_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil:
+cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil:
     cdef int status = enter_grow(h, error)
     cdef uint64_t length = rota_round_up(<uint64_t>need * ROTA_LARGE_PAGE, ROTA_EXTENT_BYTES)
     if status != ROTA_OK:
@@ -323,7 +323,7 @@ cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
 cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
     """Do what the append asked for, outside the lock.  ROTA_FULL: only a checkpoint or a consumer can help."""
     if placed.need == NEED_PAGES:
-        return provide_pages(h, pages_for(draft.message_count, draft.op_count) + 16, error)
+        return append_pages(h, pages_for(draft.message_count, draft.op_count) + 16, error)
     if placed.need == NEED_SEGMENT:
         return provide_segment(h, error)
     if placed.need == NEED_MAP:

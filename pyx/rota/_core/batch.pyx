@@ -25,7 +25,8 @@ from engine.handle cimport rota_handle
 from engine.pool cimport *
 from engine.status cimport *
 
-from rota._core.claim cimport generation_of, return_unshown_locked
+from rota._core.append cimport append_pages
+from rota._core.claim cimport ROOM_FOR_RETURNS, generation_of, return_unshown_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
@@ -329,11 +330,16 @@ cdef class Batch:
                 if self.runs[self.run_of[i]].claim == run.claim:
                     self.messages[i].release()
             return 0
-        with nogil:
-            status = lock_enter(h, &error)
-            if status == ROTA_OK:
-                status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
-                lock_leave(h)
+        status = 1
+        while status > 0 or status == ROTA_RETRY:
+            with nogil:
+                if status == ROTA_RETRY:
+                    status = append_pages(h, 4 * ROOM_FOR_RETURNS, &error)
+                if status >= 0:
+                    status = lock_enter(h, &error)
+                if status == ROTA_OK:
+                    status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
+                    lock_leave(h)
         if status < 0:
             self.store.fail(&error)
         wake_queue(h, queue_at(h, run.queue))

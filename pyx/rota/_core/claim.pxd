@@ -8,6 +8,10 @@ from engine.status cimport rota_error
 from rota._core.draft cimport Settle
 from rota._core.lane cimport Found
 
+cdef enum:
+    ROOM_FOR_RETURNS = 4       # large pages that a section of returns may need
+    RETURNS_PER_SECTION = 256
+
 # One record of a hand-out, as its holder knows it.
 ctypedef struct Run:
     uint32_t claim
@@ -45,7 +49,8 @@ cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil
 cdef bint is_member(rota_handle *h, const rota_claim *record, const Found *found) noexcept nogil
 cdef int return_unshown_locked(rota_handle *h, const Run *run, uint64_t first_id, uint64_t last_id,
                                rota_error *error) noexcept nogil
-cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uint64_t last_id) noexcept nogil
+cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uint64_t last_id,
+                      int limit) noexcept nogil
 cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexcept nogil
 cdef uint32_t shown_of(const rota_claim *record) noexcept nogil
 cdef uint32_t generation_of(const rota_claim *record) noexcept nogil

@@ -314,7 +314,7 @@ cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
         return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
     if h.control.log.time_ns > now_ns:
         now_ns = h.control.log.time_ns
-    if queue.due.size:
+    if queue.due.size and rota_pool_room(h) >= ROOM_FOR_RETURNS:
         release_due(h, queue, now_ns)
     if h.control.processes[h.process].suspect_held \
             or (queue.options.order == ROTA_ORDER_STRICT and queue.claimed):
@@ -426,8 +426,19 @@ cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil:
         free_claim(h, settle.claim)
 
 
-cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uint64_t last_id) noexcept nogil:
-    """Members of a record in this range of ids go back to their places, uncounted and unlogged.  Returns how many."""
+cdef int left_record(rota_handle *h, rota_claim *record, rota_queue *queue, int returned) noexcept nogil:
+    if returned:
+        rota_save(h, record)
+        rota_save(h, &queue.due)
+        record.count -= <uint32_t>returned
+        queue.claimed -= <uint32_t>returned
+    return returned
+
+
+cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uint64_t last_id,
+                      int limit) noexcept nogil:
+    """At most `limit` members of a record in this range of ids go back to their places, uncounted and unlogged.
+    Returns how many did; the counts of record and queue follow them."""
     cdef rota_queue *queue = queue_at(h, record.queue)
     cdef Found found
     cdef uint64_t next_id = first_id
@@ -441,7 +452,7 @@ cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uin
             leave_ready(h, &found)
             make_ready(h, &found, order_of(h, found.slot))
             returned = 1
-        return returned
+        return left_record(h, record, queue, returned)
     if not find_in_lane(h, queue, record.level, first_id, &found) and found.number == 0:
         found.number = queue.lanes[record.level].head
         found.index = 0
@@ -457,8 +468,8 @@ cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uin
             break
         while found.index < chunk_count(found.lane, number, found.page):
             found.slot = rota_page_slot(found.page, found.index)
-            if found.slot.id > last_id:
-                return returned
+            if found.slot.id > last_id or returned == limit:
+                return left_record(h, record, queue, returned)
             if found.slot.id >= first_id and is_member(h, record, &found):
                 rota_save(h, found.page)
                 found.page.irregular += 1
@@ -467,24 +478,25 @@ cdef int free_members(rota_handle *h, rota_claim *record, uint64_t first_id, uin
             found.index += 1
         number = found.page.next
         found.index = 0
-    return returned
+    return left_record(h, record, queue, returned)
 
 
 cdef int return_unshown_locked(rota_handle *h, const Run *run, uint64_t first_id, uint64_t last_id,
                                rota_error *error) noexcept nogil:
-    """Messages that nobody was shown go back, free of charge; the record is broken from then on."""
+    """Messages that nobody was shown go back, free of charge, some in a section; the record is broken from then on.
+    Returns how many did (0: no more), ROTA_RETRY when the pool must grow first, or a failure."""
     cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
     cdef rota_queue *queue = queue_at(h, run.queue)
     cdef int returned
     if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation or queue == NULL:
         return lost(h, run.queue, first_id, error)
+    if rota_pool_room(h) < ROOM_FOR_RETURNS:
+        return ROTA_RETRY
     rota_save(h, record)
-    rota_save(h, &queue.due)
     record.flags |= ROTA_CLAIM_BROKEN
-    returned = free_members(h, record, first_id, last_id)
-    record.count -= <uint32_t>returned
-    queue.claimed -= <uint32_t>returned
+    returned = free_members(h, record, first_id, last_id, RETURNS_PER_SECTION)
     if record.count == 0:
         free_claim(h, run.claim)
+        returned = 0
     rota_settle_undo(h)
     return returned

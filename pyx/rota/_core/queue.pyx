@@ -28,7 +28,7 @@ from rota._core.batch cimport Batch, new_batch
 from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
-from rota._core.lock cimport LOCK_SLICE_NS, lock_enter, lock_leave, lock_taken, lock_try
+from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_enter, lock_leave, lock_refused, lock_taken, lock_try
 from rota._core.message cimport Message, new_message, read_slot, Reading, submit_settle
 from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
 from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
@@ -148,6 +148,7 @@ cdef class Queue:
         cdef int status
         cdef uint32_t sequence
         cdef uint64_t seen
+        cdef int slices = 0
         wanted.lease_ns = queue.options.lease_ns
         while True:
             sequence = rota_load_acquire_u32(&queue.wake_sequence)
@@ -159,6 +160,9 @@ cdef class Queue:
                     status = claim_attempt(h, queue, wanted, runs, claimed,
                                            lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), &error), &error)
                     rota_fetch_sub_u32(&h.calls, 1)
+                slices += 1
+                if status == ROTA_RETRY and slices >= LOCK_SLICES:
+                    status = lock_refused(h, &error)
             if status == ROTA_OK:
                 queue.gets += claimed.count
                 return 1

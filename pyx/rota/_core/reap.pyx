@@ -22,8 +22,8 @@ from engine.pool cimport *
 from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
-from rota._core.append cimport Placed, SPACE_SETTLE, append_commit
-from rota._core.claim cimport free_claim, free_members, generation_of, is_member, shown_of
+from rota._core.append cimport Placed, SPACE_SETTLE, append_commit, append_pages
+from rota._core.claim cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of, is_member, shown_of
 from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_seal, draft_settle
 from rota._core.lane cimport *
 from rota._core.lock cimport lock_enter, lock_leave
@@ -190,6 +190,28 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
     return status
 
 
+cdef int free_rest(rota_handle *h, rota_claim *record, uint32_t generation, rota_error *error) noexcept nogil:
+    """What was never shown goes back, some in a section.  The lock is held before and, when this is ROTA_OK, after."""
+    cdef int status
+    while True:
+        if rota_pool_room(h) >= ROOM_FOR_RETURNS:
+            if free_members(h, record, record.first_id, record.last_id, RETURNS_PER_SECTION) == 0:
+                return ROTA_OK
+            rota_settle_undo(h)
+            lock_leave(h)
+        else:
+            lock_leave(h)
+            status = append_pages(h, 4 * ROOM_FOR_RETURNS, error)
+            if status != ROTA_OK:
+                return status
+        status = lock_enter(h, error)
+        if status != ROTA_OK:
+            return status
+        if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != generation:
+            lock_leave(h)
+            return ROTA_LEASE_LOST
+
+
 cdef int reap_record(rota_handle *h, uint32_t index, uint32_t generation, uint32_t verdict, bint opening,
                      rota_error *error) noexcept nogil:
     """Return what one record still holds, then free it."""
@@ -220,12 +242,14 @@ cdef int reap_record(rota_handle *h, uint32_t index, uint32_t generation, uint32
             if status != ROTA_OK:
                 return status
             break
+    if not opening:
+        status = free_rest(h, record, generation, error)
+        if status != ROTA_OK:
+            return ROTA_OK if status == ROTA_LEASE_LOST else status
     queue = queue_at(h, record.queue)
-    if queue != NULL:
+    if queue != NULL and not opening:
         rota_save(h, &queue.due)
-        if not opening:
-            free_members(h, record, record.first_id, record.last_id)
-            queue.claimed -= record.count
+        queue.claimed -= record.count
     free_claim(h, index)
     rota_settle_undo(h)
     h.control.reaped_claims += 1
