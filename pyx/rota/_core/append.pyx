@@ -51,6 +51,11 @@ cdef uint32_t reserve_of(rota_handle *h, int space) noexcept nogil:
     return 0
 
 
+cdef bint short_of_segments(rota_handle *h, int space) noexcept nogil:
+    """Whether a commit of this kind would take a segment that is kept for others."""
+    return free_segments(h) <= reserve_of(h, space)
+
+
 cdef int roll(rota_handle *h, rota_error *error) noexcept nogil:
     """Seal the segment of the tail and go on in a free one: a section of its own."""
     cdef rota_control *control = h.control
@@ -108,7 +113,7 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
     cdef int status
     start[0] = start_of(h)
     if start[0] + length > end:
-        if free_segments(h) <= reserve_of(h, space):
+        if short_of_segments(h, space):
             placed.need = NEED_SPACE
             return ROTA_RETRY
         if control.free_segments == 0:
@@ -330,7 +335,7 @@ cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *p
         return segment_map(h, placed.need_file, error)
     if placed.need == NEED_SYNC:
         return sync_to(h, h.control.tail_lsn, error)
-    if free_segments(h) > reserve_of(h, space):
+    if not short_of_segments(h, space):
         return rota_fail(error, ROTA_FULL, NULL, 0, "the queue holds as many messages as max_messages allows")
     return rota_fail(error, ROTA_FULL, NULL, 0, "the repository is full: %u of %u segments are free, "
                      "%u are kept so that consumers can go on", free_segments(h), h.control.segment_count_max,

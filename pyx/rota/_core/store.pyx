@@ -24,8 +24,9 @@ from engine.lock cimport rota_lock_wait
 from engine.platform cimport *
 from engine.status cimport *
 
-from rota._core.append cimport NEED_NOTHING, NEED_SPACE, Placed, append_locked, append_provide
+from rota._core.append cimport NEED_NOTHING, NEED_SPACE, Placed, append_locked, append_provide, short_of_segments
 from rota._core.attach cimport attach, detach
+from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
 from rota._core.platform cimport failpoints, table
 from rota._core.segment cimport segment_map, segment_table_clear
@@ -252,13 +253,17 @@ cdef class Store:
     cdef int provide(self, Draft *draft, int space, Placed *placed, double deadline, rota_error *error) except 1:
         """Outside the lock: what the append needs.  Waits for space until the deadline."""
         cdef rota_handle *h = self.h
+        cdef rota_error ignored
         cdef int status
         with nogil:
             rota_fetch_add_u32(&h.calls, 1)
             status = append_provide(h, draft, space, placed, error)
-            if status == ROTA_FULL and placed.need == NEED_SPACE and (deadline < 0 or now() < deadline):
-                self.wait_for_space(deadline)
-                status = ROTA_RETRY
+            if status == ROTA_FULL and placed.need == NEED_SPACE:
+                if short_of_segments(h, space) and reclaim(h, &ignored) == ROTA_OK:
+                    status = ROTA_RETRY  # the one who waits does the job
+                elif deadline < 0 or now() < deadline:
+                    self.wait_for_space(deadline)
+                    status = ROTA_RETRY
             rota_fetch_sub_u32(&h.calls, 1)
         return status
 
