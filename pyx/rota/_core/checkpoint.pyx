@@ -49,8 +49,8 @@ ctypedef struct Blocks:
 
 cdef int job_enter(rota_handle *h, rota_error *error) noexcept nogil:
     """Take the job lock, sleeping in slices."""
-    cdef uint32_t slices, owner, pid = 0
-    cdef int result
+    cdef uint32_t owner, pid = 0
+    cdef int slices, result
     for slices in range(JOB_SLICES):
         result = rota_lock_wait(&h.control.job_lock, JOB_SLICE_NS)
         if result == ROTA_LOCK_DEAD:

@@ -1,9 +1,286 @@
-"""The service thread: placeholder until it is written here."""
+"""The native thread of an open repository: what should happen although nobody asks for it.
 
-from engine.handle cimport rota_handle
-from engine.status cimport rota_error
+What holds:
+
+1. No Python and no GIL in it, and no signal.  It ends before the handle is let go; nothing depends on it for being
+   right: whoever is blocked does the work himself.
+2. Each process sees to its own syncs.  All else is done by one process, which holds the tick lock until it stops or
+   dies; a robust lock passes on to another one's next try.
+3. Idle it wakes twenty times a second and looks at a few words.
+4. After a failed sync, and while the control file waits for a rebuild, it only sleeps.
+5. A MARK is written only where it leaves the last segments alone: they belong to the checkpoint.
+"""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from engine.atomics cimport *
+from engine.control cimport *
+from engine.format cimport *
+from engine.handle cimport *
+from engine.lock cimport *
+from engine.pool cimport rota_heap_top
+from engine.status cimport *
+from engine.thread cimport rota_thread_join, rota_thread_start
+
+from rota._core.append cimport NEED_SEGMENT, Placed, append_mark, append_provide, free_segments
+from rota._core.checkpoint cimport checkpoint, checkpoint_gains
+from rota._core.claim cimport release_due
+from rota._core.clean cimport reclaim
+from rota._core.lane cimport queue_at
+from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.reap cimport reap_dead, reap_leases, sweep_expired, wake_queue
+from rota._core.sync cimport sync_to
+
+cdef enum:
+    TICK_NS = 50000000
+    TICK_LEAST_NS = 1000000
+    REAP_TICKS = 4          # 200 ms
+    EXPIRY_TICKS = 20       # a second
+    SPACE_TICKS = 2
+    CLAIMS_FEW = 4096       # so many are looked at in every tick
+    KEPT_SEGMENTS = 3       # a MARK takes none of these
+    LOG_BYTES_MAX = 256 << 20
+
+# What the thread remembers between two ticks.
+ctypedef struct Service:
+    rota_handle *h
+    bint is_ticker
+    uint64_t ticks
+    uint64_t seen_lsn       # tail at the last tick
+    uint64_t seen_ns        # when it last moved
+    uint64_t synced_commits
+    uint64_t cleaned_lsn    # tail when room was last looked for
+    rota_error error
+
+
+cdef inline bint is_over(const rota_handle *h) noexcept nogil:
+    return rota_load_acquire_u32(&h.service_stop) != 0
+
+
+cdef inline bint is_usable(const rota_handle *h) noexcept nogil:
+    return not rota_load_relaxed_u32(&h.control.failed) and not h.control.rebuild
+
+
+# --- durability ------------------------------------------------------------------------------------------------------
+
+
+cdef bint sync_due(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
+    """Whether this process owes a sync: by the end of a segment, by time, or by volume."""
+    cdef rota_handle *h = s.h
+    cdef rota_control *control = h.control
+    cdef uint64_t durable = rota_load_acquire_u64(&control.durable_lsn)
+    if tail <= durable:
+        s.synced_commits = control.log.commits
+        return False
+    if tail // h.segment_size != durable // h.segment_size:
+        return True
+    if h.durability == ROTA_LEVEL_NONE:
+        return False
+    return now_ns + TICK_LEAST_NS >= control.sync_last_ns + h.sync_interval_ns \
+        or tail - durable >= h.sync_bytes or control.log.commits - s.synced_commits >= h.sync_count
+
+
+cdef void sync_duty(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
+    if sync_due(s, tail, now_ns) and sync_to(s.h, tail, &s.error) == ROTA_OK:
+        s.synced_commits = s.h.control.log.commits
+
+
+cdef bint mark_fits(rota_handle *h) noexcept nogil:
+    cdef uint64_t rest = h.segment_size - h.control.tail_lsn % h.segment_size
+    return rest >= 4 * <uint64_t>h.control.sync_unit or free_segments(h) > KEPT_SEGMENTS
+
+
+cdef void prove(Service *s, uint64_t tail) noexcept nogil:
+    """Nothing was appended for a tick: sync what there is, and leave a MARK that says so."""
+    cdef rota_handle *h = s.h
+    cdef Placed placed
+    if tail <= h.control.mark_lsn or sync_to(h, tail, &s.error) != ROTA_OK:
+        return
+    if rota_load_acquire_u64(&h.control.tail_lsn) != tail or not mark_fits(h):
+        return
+    if append_mark(h, 0, &placed, &s.error) == ROTA_OK and sync_to(h, placed.end_lsn, &s.error) == ROTA_OK:
+        h.control.mark_lsn = placed.end_lsn
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+cdef void release(Service *s, rota_queue *queue, uint64_t now_ns) noexcept nogil:
+    """Delayed messages of one queue whose time has come."""
+    cdef rota_handle *h = s.h
+    cdef const rota_heap_entry *top
+    cdef bint more = True
+    while more and not is_over(h):
+        if lock_enter(h, &s.error) != ROTA_OK:
+            return
+        release_due(h, queue, now_ns)
+        top = rota_heap_top(h, &queue.due)
+        more = top != NULL and top.key <= now_ns
+        lock_leave(h)
+        wake_queue(h, queue)
+
+
+cdef uint64_t due_of(rota_handle *h, rota_queue *queue) noexcept nogil:
+    """The earliest due time: a hint, read without the lock."""
+    cdef const rota_heap_entry *top = rota_heap_top(h, &queue.due) if queue.due.size else NULL
+    return top.key if top != NULL else <uint64_t>-1
+
+
+cdef void serve_queues(Service *s) noexcept nogil:
+    cdef rota_handle *h = s.h
+    cdef rota_queue *queue
+    cdef uint64_t now_ns = h.os.clock_wall_ns(h.os)
+    cdef uint32_t number, expired, count = h.control.queue_count
+    if now_ns < h.control.log.time_ns:
+        now_ns = h.control.log.time_ns
+    for number in range(count):
+        queue = queue_at(h, number)
+        if queue == NULL:
+            continue
+        if due_of(h, queue) <= now_ns:
+            release(s, queue, now_ns)
+        expired = 1
+        while queue.expiring and s.ticks % EXPIRY_TICKS == 0 and expired and not is_over(h):
+            expired = 0
+            if sweep_expired(h, queue, &expired, &s.error) != ROTA_OK:
+                break
+
+
+cdef void serve_claims(Service *s) noexcept nogil:
+    cdef rota_handle *h = s.h
+    cdef uint32_t reaped = 0
+    if h.control.claim_count and (h.control.claim_used <= CLAIMS_FEW or s.ticks % REAP_TICKS == 0):
+        reap_leases(h, &reaped, &s.error)
+    if s.ticks % REAP_TICKS == 0:
+        reap_dead(h, &reaped, &s.error)
+
+
+# --- space -----------------------------------------------------------------------------------------------------------
+
+
+cdef void provide_ahead(Service *s, uint64_t tail) noexcept nogil:
+    """Make the next segment file before somebody waits for it."""
+    cdef rota_handle *h = s.h
+    cdef Placed placed
+    if h.control.free_segments == 0 and h.control.segment_count < h.control.segment_count_max \
+            and tail % h.segment_size > h.segment_size // 4:
+        memset(&placed, 0, sizeof(placed))
+        placed.need = NEED_SEGMENT
+        append_provide(h, NULL, 0, &placed, &s.error)
+
+
+cdef bint job_is_free(rota_handle *h) noexcept nogil:
+    """Another one's job is not waited for: a close would wait too."""
+    cdef int result = rota_lock_try(&h.control.job_lock)
+    if result == ROTA_LOCK_DEAD:
+        rota_lock_repaired(&h.control.job_lock)
+    if result == ROTA_LOCK_TAKEN or result == ROTA_LOCK_DEAD:
+        rota_lock_leave(&h.control.job_lock)
+        return True
+    return False
+
+
+cdef void serve_space(Service *s, uint64_t tail) noexcept nogil:
+    """A checkpoint when much was logged since the last, and room when little is left."""
+    cdef rota_handle *h = s.h
+    cdef rota_control *control = h.control
+    cdef uint64_t much = 16 * control.checkpoint_bytes
+    cdef bint is_short = free_segments(h) < control.segment_count_max // 4
+    if much < LOG_BYTES_MAX:
+        much = LOG_BYTES_MAX
+    if is_short and (checkpoint_gains(h) or tail - s.cleaned_lsn >= h.segment_size // 2):
+        if job_is_free(h):
+            reclaim(h, &s.error)
+            s.cleaned_lsn = rota_load_acquire_u64(&control.tail_lsn)
+    elif tail - control.checkpoint_begin > much and job_is_free(h):
+        checkpoint(h, &s.error)
+
+
+# --- the thread ------------------------------------------------------------------------------------------------------
+
+
+cdef void elect(Service *s) noexcept nogil:
+    cdef int result
+    if s.is_ticker:
+        return
+    result = rota_lock_try(&s.h.control.tick_lock)
+    if result == ROTA_LOCK_DEAD:
+        rota_lock_repaired(&s.h.control.tick_lock)
+    s.is_ticker = result == ROTA_LOCK_TAKEN or result == ROTA_LOCK_DEAD
+
+
+cdef void resign(Service *s) noexcept nogil:
+    if s.is_ticker:
+        rota_lock_leave(&s.h.control.tick_lock)
+    s.is_ticker = False
+
+
+cdef uint64_t tick(Service *s) noexcept nogil:
+    """One round; returns how long to sleep."""
+    cdef rota_handle *h = s.h
+    cdef uint64_t tail = rota_load_acquire_u64(&h.control.tail_lsn)
+    cdef uint64_t now_ns = h.os.clock_boot_ns(h.os)
+    cdef uint64_t sleep_ns = TICK_NS
+    cdef bint moved = tail != s.seen_lsn
+    if moved:
+        s.seen_lsn = tail
+        s.seen_ns = now_ns
+    elect(s)
+    if not h.is_memory:
+        sync_duty(s, tail, now_ns)
+    if s.is_ticker:
+        serve_claims(s)
+        serve_queues(s)
+        provide_ahead(s, tail)
+        if s.ticks % SPACE_TICKS == 0:
+            serve_space(s, tail)
+        if not moved and now_ns - s.seen_ns >= TICK_NS and not h.is_memory:
+            prove(s, tail)
+    if moved and h.durability != ROTA_LEVEL_NONE and h.sync_interval_ns < sleep_ns:
+        sleep_ns = h.sync_interval_ns
+        if sleep_ns < TICK_LEAST_NS:
+            sleep_ns = TICK_LEAST_NS
+    return sleep_ns
+
+
+cdef void *run(void *argument) noexcept nogil:
+    cdef rota_handle *h = <rota_handle *>argument
+    cdef Service s
+    cdef uint64_t sleep_ns
+    memset(&s, 0, sizeof(Service))
+    s.h = h
+    s.seen_lsn = rota_load_acquire_u64(&h.control.tail_lsn)
+    s.seen_ns = h.os.clock_boot_ns(h.os)
+    while not is_over(h):
+        sleep_ns = TICK_NS
+        if h.read_only:
+            resign(&s)
+        elif is_usable(h):
+            sleep_ns = tick(&s)
+            s.ticks += 1
+        h.os.futex_wait(h.os, &h.service_stop, 0, <int64_t>sleep_ns)
+    resign(&s)
+    return NULL
+
 
 cdef int service_start(rota_handle *h, rota_error *error) noexcept nogil:
-    return 0
+    """Start the thread of this handle.  While that is open for reading only, the thread does nothing."""
+    cdef int status
+    rota_store_release_u32(&h.service_stop, 0)
+    h.service_running = 0
+    status = rota_thread_start(&h.service_thread, run, h)
+    if status != 0:
+        return rota_fail(error, status, NULL, 0, "the service thread cannot be started")
+    h.service_running = 1
+    return ROTA_OK
+
+
 cdef void service_stop(rota_handle *h) noexcept nogil:
-    pass
+    """End the thread and wait for it; what it does at the moment it finishes."""
+    if not h.service_running:
+        return
+    rota_store_release_u32(&h.service_stop, 1)
+    h.os.futex_wake(h.os, &h.service_stop, 1)
+    rota_thread_join(h.service_thread)
+    h.service_running = 0

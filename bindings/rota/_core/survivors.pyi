@@ -1,0 +1,1 @@
+"""What still lives in segments that are to be emptied: nothing of it is called from Python."""
