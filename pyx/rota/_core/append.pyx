@@ -32,6 +32,18 @@ from rota._core.segment cimport segment_base, segment_create, segment_header_wri
 from rota._core.sync cimport sync_to
 
 
+cdef extern from *:
+    """
+    #define rota_prefetch_line(address) \
+        do { for (int i_ = 0; i_ < 5; i_++) __builtin_prefetch((const char *)(address) + 64 * i_, 1); } while (0)
+    """
+    void rota_prefetch_line(const void *address) noexcept nogil
+
+cdef enum:
+    POPULATE_MIN = 64 << 10
+    POPULATE_MAX = 1 << 20
+
+
 cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
     """Segments that the log may still take: free files and files that may be made."""
     cdef uint32_t made = h.control.segment_count
@@ -39,16 +51,25 @@ cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
     return h.control.free_segment_count + (limit - made if limit > made else 0)
 
 
+cdef uint32_t job_reserve(rota_handle *h) noexcept nogil:
+    """Segments that only a checkpoint and cleaning may take: twice what the next image may be, at least two."""
+    cdef uint64_t image = h.control.checkpoint_bytes + 24 * (
+        h.control.tables[ROTA_TABLE_HISTORY].count + h.control.tables[ROTA_TABLE_STRAGGLERS].count
+        + h.control.tables[ROTA_TABLE_EXPIRY].count)
+    cdef uint64_t more = 2 * image // h.segment_size
+    cdef uint32_t half = h.control.segment_count_max // 2
+    return 2 + <uint32_t>more if 2 + more < half else half
+
+
 cdef uint32_t reserve_of(rota_handle *h, int space) noexcept nogil:
     """Free segments that must remain after a commit of this kind took a new one."""
     cdef uint32_t total = h.control.segment_count_max
+    cdef uint32_t job = job_reserve(h) if space != SPACE_JOB else 0
     if space == SPACE_PUT:
-        return total // 8 if total // 8 > 4 else 4
+        return job + (total // 8 - 2 if total // 8 > 4 else 2)
     if space == SPACE_ANSWER:
-        return total // 16 if total // 16 > 3 else 3
-    if space == SPACE_SETTLE:
-        return 2
-    return 0
+        return job + (total // 16 - 2 if total // 16 > 3 else 1)
+    return job
 
 
 cdef bint short_of_segments(rota_handle *h, int space) noexcept nogil:
@@ -62,7 +83,7 @@ cdef int roll(rota_handle *h, rota_error *error) noexcept nogil:
     cdef uint32_t file = control.free_segments - 1
     cdef rota_segment *segment = &control.segments[file % ROTA_SEGMENT_COUNT_MAX]
     cdef rota_segment *old = &control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX]
-    cdef uint64_t first = (old.first_lsn // h.segment_size + 1) * h.segment_size + ROTA_SEGMENT_HEADER_SIZE
+    cdef uint64_t first = (old.first_lsn | h.segment_mask) + 1 + ROTA_SEGMENT_HEADER_SIZE
     cdef int status = segment_header_write(h, file, first, control.epoch, control.sub_epoch,
                                            segment.generation + 1, error)
     if status != ROTA_OK:
@@ -109,7 +130,7 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
     """The place of a commit of this length, or what must be provided first."""
     cdef rota_control *control = h.control
     cdef rota_segment *segment = &control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX]
-    cdef uint64_t end = (segment.first_lsn // h.segment_size + 1) * h.segment_size
+    cdef uint64_t end = (segment.first_lsn | h.segment_mask) + 1
     cdef int status
     start[0] = start_of(h)
     if start[0] + length > end:
@@ -132,11 +153,6 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
         placed.need_file = control.log.tail_file
         return ROTA_RETRY
     return ROTA_OK
-
-
-cdef inline uint64_t unsynced_limit(rota_handle *h) noexcept nogil:
-    cdef uint64_t eighth = h.control.capacity // 8
-    return eighth if eighth > 2 * h.segment_size else 2 * h.segment_size
 
 
 cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
@@ -172,7 +188,7 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
         placed.need = NEED_PAGES
         return ROTA_RETRY
     if space == SPACE_PUT and not h.is_memory \
-            and control.tail_lsn > control.durable_lsn + unsynced_limit(h):
+            and control.tail_lsn > control.durable_lsn + h.unsynced_limit:
         placed.need = NEED_SYNC
         return ROTA_RETRY
     if draft.message_count and not draft.flags & ROTA_COMMIT_COPIES:
@@ -211,11 +227,12 @@ cdef void stamp(rota_handle *h, Draft *draft, uint64_t lsn, rota_commit_header *
 
 
 cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *error) noexcept nogil:
-    """Small commits through the mapping, larger ones by one write: a full disk is an error there."""
+    """Small commits, and any into populated pages, through the mapping; others by one write, which is cheaper than
+    the faults of stores to clean pages."""
     cdef uint32_t file = h.control.log.tail_file
-    cdef uint64_t offset = start % h.segment_size
+    cdef uint64_t offset = start & h.segment_mask
     cdef int status
-    if draft.length <= ROTA_PAGE_SIZE:
+    if draft.length <= ROTA_PAGE_SIZE or start + draft.length <= h.populated_lsn:
         status = h.os.copy_guarded(h.os, h.segments[file].base + offset, draft.bytes, draft.length)
         if status == ROTA_OK and h.os.record_store != NULL:
             rota_record_store(h.os, h.segments[file].fd, offset, draft.bytes, draft.length)
@@ -251,13 +268,14 @@ cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, 
     control.pending_lsn = start
     rota_store_release_u64(&control.tail_lsn, start + draft.length)
     rota_failpoint(h.failpoints, ROTA_AT_APPEND_PUBLISHED)
-    status = apply_commit(h, draft.bytes, header, control.log.tail_file, start % h.segment_size)
+    status = apply_commit(h, draft.bytes, header, control.log.tail_file, start & h.segment_mask)
     for i in range(draft.settle_count):
         settle_claim(h, &draft.settles[i])
     rota_failpoint(h.failpoints, ROTA_AT_APPEND_APPLYING)
     rota_settle_undo(h)
     rota_failpoint(h.failpoints, ROTA_AT_APPEND_APPLIED)
     control.stored_bytes += draft.length
+    rota_prefetch_line(h.segments[control.log.tail_file].base + (start & h.segment_mask) + draft.length)
     placed.base_id = header.base_id
     placed.lsn = start
     placed.end_lsn = start + draft.length
@@ -266,6 +284,28 @@ cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, 
         return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", start, "the lanes could not take the commit; "
                          "close all users and reopen")
     return ROTA_OK
+
+
+cdef void append_populate(rota_handle *h, uint64_t lsn) noexcept nogil:
+    """Make the next pages of the tail take stores without a fault, outside the lock, after an append that ended at
+    `lsn`.  Never more than was appended since the last sync: what is populated is written by the next one."""
+    cdef rota_control *control = h.control
+    cdef uint64_t unsynced = lsn - rota_load_relaxed_u64(&control.durable_lsn)
+    cdef uint64_t window = unsynced if unsynced < POPULATE_MAX else POPULATE_MAX
+    cdef uint64_t start, end
+    cdef uint32_t file = control.log.tail_file % ROTA_SEGMENT_COUNT_MAX
+    if window < POPULATE_MIN or h.populated_lsn >= lsn + window // 2 or h.segments[file].base == NULL:
+        return
+    start = lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)
+    if h.populated_lsn > start and (h.populated_lsn ^ lsn) <= h.segment_mask:
+        start = h.populated_lsn
+    end = (lsn | h.segment_mask) + 1
+    if end > (lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)) + window:
+        end = (lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)) + window & ~<uint64_t>(ROTA_PAGE_SIZE - 1)
+    if start >= end or control.segments[file].first_lsn & ~h.segment_mask != lsn & ~h.segment_mask:
+        return
+    if h.os.populate(h.os, h.segments[file].base + (start & h.segment_mask), end - start, True) == 0:
+        h.populated_lsn = end
 
 
 cdef int enter_grow(rota_handle *h, rota_error *error) noexcept nogil:

@@ -23,11 +23,6 @@ from rota._core.lane cimport *
 from rota._core.registration cimport apply_deregister, apply_register, apply_tag
 
 
-cdef uint32_t pages_for(uint64_t messages, uint64_t ops) noexcept nogil:
-    """Large pages that a commit may need: chunks, and heap leaves and table splits of its operations."""
-    return <uint32_t>(12 + messages // 1000 + ops // 200)
-
-
 cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint32_t extra_bytes,
                     uint64_t lsn) noexcept nogil:
     """Create or change a queue; extra is rota_queue_options and the name."""
@@ -79,7 +74,7 @@ cdef void apply_queue(rota_handle *h, const rota_op *op, const uint8_t *extra, u
     cdef rota_queue *queue = queue_at(h, op.queue)
     if op.detail == ROTA_QUEUE_CREATE or op.detail == ROTA_QUEUE_CONFIGURE:
         queue_make(h, op.queue, extra, op.extra_bytes, lsn)
-    elif queue != NULL:
+    elif queue != NULL and queue.created_lsn <= lsn:  # a checkpoint may know a later queue of this number
         rota_save(h, &queue.number)
         if op.detail == ROTA_QUEUE_STOP:
             queue.state = ROTA_QUEUE_STOPPED

@@ -22,7 +22,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport Placed, append_mark
-from rota._core.checkpoint cimport checkpoint
+from rota._core.checkpoint cimport checkpoint_at_close
 from rota._core.control cimport control_build, control_map, control_unmap
 from rota._core.failed cimport failed_check
 from rota._core.lane cimport queue_at, queue_live
@@ -66,8 +66,10 @@ cdef void take_sizes(rota_handle *h) noexcept nogil:
     h.salt = h.manifest.salt
     h.salt_crc = rota_salt_seed(h.salt)
     h.segment_size = h.manifest.segment_size
+    h.segment_mask = h.segment_size - 1
     if h.capacity < h.manifest.capacity:
         h.capacity = h.manifest.capacity
+    h.unsynced_limit = h.capacity // 8 if h.capacity // 8 > 2 * h.segment_size else 2 * h.segment_size
 
 
 cdef int take_slot(rota_handle *h, rota_error *error) noexcept nogil:
@@ -144,6 +146,8 @@ cdef int attach_behind_gate(rota_handle *h, bint create, rota_error *error) noex
     if status != ROTA_OK:
         return status
     take_sizes(h)
+    if h.segment_size & h.segment_mask or h.segment_size < ROTA_SEGMENT_SIZE_MIN:
+        return rota_fail(error, ROTA_CORRUPT, "manifest", 0, "the size of a segment is no power of two")
     if not others:
         return build(h, error)
     status = control_map(h, error)
@@ -174,7 +178,7 @@ cdef int attach(rota_handle *h, bint create, rota_error *error) noexcept nogil:
 cdef int leave_last(rota_handle *h, rota_error *error) noexcept nogil:
     """The last one out: a checkpoint, and a MARK that closes the epoch."""
     cdef Placed placed
-    cdef int status = checkpoint(h, error)
+    cdef int status = checkpoint_at_close(h, error)
     if status == ROTA_OK or status == ROTA_FULL:
         status = sync_to(h, h.control.tail_lsn, error)
     if status == ROTA_OK:
