@@ -14,3 +14,4 @@ cdef extern from "rota/lock.h" nogil:
     int rota_lock_wait(pthread_mutex_t *mutex, uint64_t duration_ns) noexcept
     void rota_lock_leave(pthread_mutex_t *mutex) noexcept
     void rota_lock_repaired(pthread_mutex_t *mutex) noexcept
+    void rota_fence_after_unlock() noexcept

@@ -51,7 +51,10 @@ typedef struct rota_handle {
     const rota_platform *os;
     rota_failpoints *failpoints;
     rota_segment_map *segments; /* ROTA_SEGMENT_COUNT_MAX of them */
-    uint64_t segment_size;
+    uint64_t segment_size; /* a power of two */
+    uint64_t segment_mask; /* segment_size - 1 */
+    uint64_t unsynced_limit; /* more bytes than this beyond durable_lsn stop puts */
+    uint64_t populated_lsn;  /* (loose) pages of the tail's segment up to here take stores without a fault */
     uint64_t salt;
     uint32_t salt_crc;
     uint32_t process;            /* slot index */

@@ -78,4 +78,13 @@ ROTA_COLD int rota_lock_wait(pthread_mutex_t *mutex, uint64_t duration_ns) {
 ROTA_INLINE void rota_lock_leave(pthread_mutex_t *mutex) { pthread_mutex_unlock(mutex); }
 ROTA_INLINE void rota_lock_repaired(pthread_mutex_t *mutex) { pthread_mutex_consistent(mutex); }
 
+/* A full barrier between an unlock and a load; on x86-64 the unlock of a robust mutex is one already. */
+ROTA_INLINE void rota_fence_after_unlock(void) {
+#if defined(__x86_64__)
+    rota_compiler_barrier();
+#else
+    rota_fence();
+#endif
+}
+
 #endif

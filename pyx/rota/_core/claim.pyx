@@ -392,7 +392,9 @@ cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) n
     queue = queue_at(h, settle.queue)
     if queue == NULL:
         return lost(h, settle.queue, settle.first_id, error)
-    if not find(h, queue, settle.first_id, &found) or rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED:
+    if not (find_in_lane(h, queue, settle.level % 10, settle.first_id, &found) and rota_slot_live(found.slot.word)) \
+            and (not find(h, queue, settle.first_id, &found)
+                 or rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED):
         # Only a kill ends a message under a claim that still stands.
         return rota_fail_compared(error, ROTA_KILLED, NULL, 0, settle.first_id, 0,
                                   "the message was killed while it was claimed")

@@ -48,18 +48,6 @@ cdef bint reserve(uint8_t **memory, uint64_t *size, uint64_t wanted) noexcept no
     return True
 
 
-cdef void encode_op(uint8_t *to, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
-                    uint32_t extra_bytes) noexcept nogil:
-    cdef rota_op *op = <rota_op *>to
-    op.kind = kind
-    op.detail = detail
-    op.queue = queue
-    op.extra_bytes = extra_bytes
-    op.id = id
-    op.a = a
-    op.b = b
-
-
 cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
                   const void *extra, uint32_t extra_bytes) noexcept nogil:
     """Add one operation; its extra is padded with zeros to a whole cell."""

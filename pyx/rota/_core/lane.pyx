@@ -19,31 +19,6 @@ from engine.format cimport *
 from engine.pool cimport *
 
 
-cdef rota_queue *queue_at(rota_handle *h, uint32_t number) noexcept nogil:
-    """The queue of that number, or NULL."""
-    cdef rota_queue *queue
-    if number >= ROTA_QUEUE_COUNT_MAX or h.control.queues[number] == 0:
-        return NULL
-    queue = <rota_queue *>rota_page_at(h, h.control.queues[number])
-    return queue if queue.page.kind == ROTA_PAGE_QUEUE and queue.number == number else NULL
-
-
-cdef void save_put_line(rota_handle *h, rota_lane *lane) noexcept nogil:
-    rota_save(h, &lane.head)
-
-
-cdef void save_claim_line(rota_handle *h, rota_lane *lane) noexcept nogil:
-    rota_save(h, &lane.cursor)
-
-
-cdef uint64_t lane_ready(const rota_lane *lane) noexcept nogil:
-    return lane.appended_fresh - lane.consumed + lane.returned
-
-
-cdef uint64_t lane_live(const rota_lane *lane) noexcept nogil:
-    return lane.appended - lane.settled
-
-
 cdef uint64_t queue_ready(const rota_queue *queue) noexcept nogil:
     cdef uint64_t ready = 0
     cdef uint32_t level

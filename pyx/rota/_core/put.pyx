@@ -21,7 +21,7 @@ from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.status cimport *
 
-from rota._core.append cimport SPACE_PUT, Placed
+from rota._core.append cimport SPACE_PUT, Placed, append_populate
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.reap cimport wake_queue
@@ -47,6 +47,7 @@ cdef int too_large(Store store, uint64_t size, bint single) except -1:
 
 
 @cython.final
+@cython.no_gc
 @cython.freelist(256)
 cdef class Receipt:
     """What a put returned: the ids, and how safe they are by now."""
@@ -118,6 +119,7 @@ cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, double dea
     cdef Placed placed
     cdef rota_queue *queue
     store.submit(draft, SPACE_PUT, &placed, deadline)
+    append_populate(store.h, placed.end_lsn)
     queue = queue_at(store.h, queue_number)
     if queue != NULL:
         wake_queue(store.h, queue)

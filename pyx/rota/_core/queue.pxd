@@ -14,6 +14,7 @@ cdef class Queue:
     cdef uint64_t created_lsn
     cdef rota_queue *native(self) except NULL
     cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1
+    cdef object put_with(self, body, key, headers, int priority, double delay, ttl, double deadline, durability)
     cdef int change(self, uint8_t action) except -1
     cdef uint64_t find_ref(self, uint64_t id, uint64_t *level) except? 0
 

@@ -42,6 +42,9 @@ cdef enum:
     SLICE_NS = 50000000
     RUNS = 64
 
+cdef object ZERO = 0
+cdef object NO_DELAY = 0.0
+
 
 cdef Queue make_queue(Store store, object repository, uint32_t number, str name):
     cdef Queue queue = Queue.__new__(Queue)
@@ -78,8 +81,7 @@ cdef class Queue:
             raise errors.NotFound(f"the queue {self.name!r} was destroyed", path=self.store.path)
         return queue
 
-    def put(self, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None, timeout=None,
-            durability=None):
+    def put(self, body, key=None, headers=None, priority=ZERO, delay=NO_DELAY, ttl=None, timeout=None, durability=None):
         """Add one message and return its Receipt.
 
         `body` is bytes-like; `key` bytes or str; `headers` a dict; `priority` 0 to 9, higher first; `delay` and `ttl`
@@ -87,15 +89,19 @@ cdef class Queue:
         "interval" or "none" overrides the repository's.  Raises Full, DiskFull, MessageTooLarge, QueueStopped,
         LogFailed, OutcomeUnknown.
         """
-        cdef uint64_t due = 0, expiry = 0, now_ns
-        cdef uint8_t flags = 0
         cdef double deadline = -1.0
         self.store.check_writable()
         if timeout is not None:
             deadline = deadline_of(timeout)
-        if PyBytes_CheckExact(body) and key is None and headers is None and priority == 0 and delay == 0.0 \
-                and ttl is None:
+        if PyBytes_CheckExact(body) and key is None and headers is None and ttl is None and priority is ZERO \
+                and delay is NO_DELAY:
             return put_one(self.store, self.number, <bytes>body, deadline, durability)
+        return self.put_with(body, key, headers, priority, delay, ttl, deadline, durability)
+
+    cdef object put_with(self, body, key, headers, int priority, double delay, ttl, double deadline, durability):
+        """The general way of put()."""
+        cdef uint64_t due = 0, expiry = 0, now_ns
+        cdef uint8_t flags = 0
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
         if isinstance(body, str):

@@ -18,6 +18,7 @@ from engine.atomics cimport *
 from engine.control cimport *
 from engine.failpoint cimport *
 from engine.format cimport *
+from engine.lock cimport rota_fence_after_unlock
 from engine.pool cimport *
 from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
@@ -34,7 +35,7 @@ cdef enum:
 
 cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil:
     """Wake those who wait for a message; called after the unlock."""
-    rota_fence()
+    rota_fence_after_unlock()
     if rota_load_relaxed_u32(&queue.waiters):
         rota_fetch_add_u32(&queue.wake_sequence, 1)
         rota_failpoint(h.failpoints, ROTA_AT_WAKE_BEFORE)
