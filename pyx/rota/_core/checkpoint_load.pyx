@@ -7,7 +7,8 @@ What holds:
 2. Nobody else is attached: no lock is taken, and the lines that are saved for undoing are forgotten as they pile up.
 3. Stragglers come before lanes: a message that the walk met in both lives where the straggler says.
 4. A segment that holds a live frame must be there with the same first position; it counts as sealed, with the frames
-   that are not live as dead.  A segment without one may have been used again.
+   that are not live as dead.  A segment without one may have been used again.  It is found by its position: after a
+   failed sync its commits lie in a fresh file with another number.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -24,7 +25,7 @@ from rota._core.apply cimport pages_for, set_history
 from rota._core.control cimport pool_grow
 from rota._core.lane cimport append_plain, append_slot, append_straggler, queue_at
 from rota._core.load_tables cimport Load, load_blocks, load_queues, load_refuse, load_registrations
-from rota._core.reader cimport log_reader
+from rota._core.reader cimport NO_FILE, log_reader, reader_find
 
 cdef enum:
     UNDO_LINES = 4096   # forgotten before so many are saved
@@ -134,7 +135,7 @@ cdef int load_stragglers(Load *load, rota_error *error) noexcept nogil:
                 return status
             details.flags &= ~<unsigned>ROTA_SLOT_EXPIRES
             ref = append_straggler(h, queue, <uint32_t>level, id, rota_slot_word(
-                <uint32_t>file, cell, details.state, details.flags))
+                load.place[file], cell, details.state, details.flags))
             record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], id)
             if ref == 0 or record == NULL:
                 return load_refuse("a moved message finds no place", error)
@@ -182,7 +183,8 @@ cdef int add_plain(Load *load, rota_queue *queue, uint32_t level, uint64_t id, u
         status = provide(load.h, here, error)
         if status != ROTA_OK:
             return status
-        if here and append_plain(load.h, queue, level, id, <uint32_t>here, file, cell) < 0:
+        if here and append_plain(load.h, queue, level, id, <uint32_t>here, load.place[file],
+                                 cell) < 0:
             return load_refuse("a message finds no place", error)
         load.live[file] += <uint32_t>here
         count -= next_id - id
@@ -201,7 +203,8 @@ cdef int add_detailed(Load *load, rota_queue *queue, uint32_t level, uint64_t id
     status = provide(load.h, 1, error)
     if status != ROTA_OK:
         return status
-    ref = append_slot(load.h, queue, level, id, rota_slot_word(file, cell, details.state, details.flags))
+    ref = append_slot(load.h, queue, level, id,
+                      rota_slot_word(load.place[file], cell, details.state, details.flags))
     if ref == 0 or note_details(load.h, queue, &queue.lanes[level], id, ref, details) < 0:
         return load_refuse("a message finds no place", error)
     load.live[file] += 1
@@ -260,12 +263,13 @@ cdef int load_lanes(Load *load, rota_error *error) noexcept nogil:
 # --- segments --------------------------------------------------------------------------------------------------------
 
 
-cdef int load_segments(Load *load, rota_error *error) noexcept nogil:
-    """How many cells of each file lie below the begin."""
+cdef int load_segments(Load *load, log_reader *reader, rota_error *error) noexcept nogil:
+    """How many cells of each file lie below the begin, and where they are now."""
     cdef rota_handle *h = load.h
     cdef rota_image_segment noted
     cdef uint64_t size = h.segment_size
     cdef uint32_t i
+    cdef int found
     if load.header.segment_count > ROTA_SEGMENT_COUNT_MAX:
         return load_refuse("it names too many segments", error)
     load.segments = rota_image_bytes(&load.cursor, load.header.segment_count * sizeof(rota_image_segment))
@@ -276,6 +280,8 @@ cdef int load_segments(Load *load, rota_error *error) noexcept nogil:
                 or noted.end_lsn - noted.first_lsn > size - ROTA_SEGMENT_HEADER_SIZE or load.limit[noted.file]:
             return load_refuse("a segment cannot be", error)
         load.limit[noted.file] = <uint32_t>((noted.end_lsn - noted.first_lsn + ROTA_SEGMENT_HEADER_SIZE) // ROTA_CELL)
+        found = reader_find(reader, noted.first_lsn)
+        load.place[noted.file] = <uint32_t>found if found >= 0 else NO_FILE
     return ROTA_OK if load.segments != NULL else load_refuse("its segments are missing", error)
 
 
@@ -284,19 +290,19 @@ cdef int settle_segments(Load *load, log_reader *reader, rota_error *error) noex
     cdef rota_control *control = load.h.control
     cdef rota_segment *segment
     cdef rota_image_segment noted
-    cdef uint32_t i
+    cdef uint32_t i, file
     for i in range(load.header.segment_count):
         memcpy(&noted, load.segments + i * sizeof(noted), sizeof(noted))
-        segment = &control.segments[noted.file]
-        if not reader.files[noted.file].present or not reader.files[noted.file].chosen \
-                or reader.files[noted.file].first_lsn != noted.first_lsn:
+        file = load.place[noted.file]
+        if file == NO_FILE:
             if load.live[noted.file]:
                 return rota_fail(error, ROTA_CORRUPT, "checkpoint", noted.first_lsn, "the segment at this position "
-                                 "holds %u messages and is missing (file %u)", load.live[noted.file], noted.file)
+                                "holds %u messages and is missing (file %u)", load.live[noted.file], noted.file)
             continue
+        segment = &control.segments[file]
         if load.live[noted.file] > noted.frames:
             return load_refuse("a segment holds more messages than frames", error)
-        reader.files[noted.file].frames_before = noted.frames
+        reader.files[file].frames_before = noted.frames
         if load.live[noted.file] or segment.state == ROTA_SEGMENT_SEALED:
             segment.dead = noted.frames - load.live[noted.file]
         if load.live[noted.file] and segment.state != ROTA_SEGMENT_SEALED:
@@ -324,10 +330,11 @@ cdef int load_stream(Load *load, log_reader *reader, rota_error *error) noexcept
         return load_refuse("its header cannot be", error)
     load.limit = <uint32_t *>calloc(ROTA_SEGMENT_COUNT_MAX, sizeof(uint32_t))
     load.live = <uint32_t *>calloc(ROTA_SEGMENT_COUNT_MAX, sizeof(uint32_t))
+    load.place = <uint32_t *>calloc(ROTA_SEGMENT_COUNT_MAX, sizeof(uint32_t))
     load.ids = <uint64_t *>malloc((load.header.straggler_count + 1) * sizeof(uint64_t))
-    if load.limit == NULL or load.live == NULL or load.ids == NULL:
+    if load.limit == NULL or load.live == NULL or load.place == NULL or load.ids == NULL:
         return rota_fail(error, ROTA_NO_MEMORY, NULL, 0, "no memory for the checkpoint")
-    status = load_segments(load, error)
+    status = load_segments(load, reader, error)
     if status == ROTA_OK:
         status = load_queues(load, error)
     if status == ROTA_OK:
@@ -363,5 +370,6 @@ cdef int checkpoint_load(rota_handle *h, log_reader *reader, rota_error *error) 
     free(load.bytes)
     free(load.limit)
     free(load.live)
+    free(load.place)
     free(load.ids)
     return status

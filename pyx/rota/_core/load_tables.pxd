@@ -20,6 +20,7 @@ ctypedef struct Load:
     const uint8_t *segments
     uint32_t *limit         # by file: cells below the begin
     uint32_t *live          # by file: messages that were placed
+    uint32_t *place         # by file of the image: the file that holds its commits now
     uint64_t *ids           # of the stragglers, ascending
     uint64_t id_count
 
