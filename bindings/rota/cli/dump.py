@@ -14,8 +14,8 @@ import click
 from rota import inspection
 from rota.cli.failures import DONE, REFUSED, Refused
 from rota.cli.framing import write_out
-from rota.cli.offline import demand_directory
-from rota.cli.places import directory_argument, queue_option
+from rota.cli.offline import inspected
+from rota.cli.places import demand_repository, directory_argument, queue_option
 from rota.cli.text import as_json, json_line, printable
 
 TEXT_BODY = 100
@@ -65,17 +65,18 @@ def dump(
     tail rota dump jobs --sqlite jobs.sqlite && sqlite3 jobs.sqlite 'SELECT queue, count(*) FROM message
     GROUP BY 1'
     """
-    demand_directory(directory)
+    demand_repository(directory)
     if log and queue_name is not None:
         raise click.UsageError("--log shows all queues: a commit may touch several.")
-    if database is not None:
-        return write_database(directory, queue_name, database)
-    if log:
-        writer = log_text if form == "text" else log_json
-        for commit in inspection.commits(directory):
-            write_out(writer(commit))
-        return DONE
-    return dump_messages(directory, queue_name, json_writer() if form == "jsonl" else text_writer(full))
+    with inspected():
+        if database is not None:
+            return write_database(directory, queue_name, database)
+        if log:
+            writer = log_text if form == "text" else log_json
+            for commit in inspection.commits(directory):
+                write_out(writer(commit))
+            return DONE
+        return dump_messages(directory, queue_name, json_writer() if form == "jsonl" else text_writer(full))
 
 
 def messages_of(

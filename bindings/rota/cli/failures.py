@@ -50,7 +50,6 @@ class Refused(Failure):
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (rota.Empty, NOTHING_THERE),
     (rota.NotFound, NOTHING_THERE),
-    (rota.NotARepository, NOTHING_THERE),
     (rota.OpenError, REFUSED),
     (rota.Corrupt, REFUSED),
     (rota.OptionMismatch, REFUSED),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import struct
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ import click
 from rota.cli.failures import FAILED, Failure, Refused
 
 CHUNK_BYTES = 1 << 20
+STANDARD_OUTPUT = 1
 RECORD_BYTES_MAX = 256 << 20
 OVERHEAD_BYTES = 192  # of a message beside its body: header, key, padding
 PREFIX = struct.Struct(">I")
@@ -136,7 +136,7 @@ def write_out(data: bytes) -> None:
     """Write to standard output past every buffer, so that nothing is left in one when it is interrupted."""
     rest = memoryview(data)
     while rest:
-        rest = rest[os.write(sys.stdout.fileno(), rest) :]
+        rest = rest[os.write(STANDARD_OUTPUT, rest) :]
 
 
 def cut(pieces: Iterable[bytes], count: int, size: int) -> Iterator[list[bytes]]:

@@ -14,6 +14,8 @@ from rota.cli.places import directory_argument, open_queue, open_repository, que
 from rota.cli.text import json_line, message_record
 
 BATCH = 256
+# A get that does not wait at all does not take over from consumers that have died.
+LOOK_SECONDS = 0.02
 Writer = Callable[[rota.Batch], bytes]
 
 
@@ -98,7 +100,8 @@ def copy_out(queue: rota.Queue, writer: Writer, limit: int | None, timeout: floa
     taken = 0
     try:
         while limit is None or taken < limit:
-            batch = queue.get_many(BATCH if limit is None else min(BATCH, limit - taken), timeout=timeout)
+            size = BATCH if limit is None else min(BATCH, limit - taken)
+            batch = queue.get_many(size, timeout=None if timeout is None else max(timeout, LOOK_SECONDS))
             if not batch:
                 break
             kept.append(batch)

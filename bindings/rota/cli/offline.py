@@ -5,18 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
 from rota import inspection
-from rota.cli.failures import DONE, REFUSED, NothingThere, Refused
-from rota.cli.places import chosen, directory_argument
+from rota.cli.failures import DONE, REFUSED, Refused
+from rota.cli.places import chosen, demand_repository, directory_argument
 from rota.cli.progress import Bar
 from rota.cli.tables import print_table
 from rota.cli.text import byte_figure, counted, printable
+from rota.errors import error_for
 
 SHOWN_MAX = 50
+
+
+@contextmanager
+def inspected() -> Iterator[None]:
+    """Turn what an inspection says of unreadable files into the error that an open would raise."""
+    try:
+        yield
+    except inspection.InspectionError as error:
+        status, file, offset, _, _, detail, _ = error.args
+        raise error_for(status, detail, file=file, offset=offset) from None
 
 
 @click.command(short_help="Check every byte of a repository.")
@@ -35,20 +47,14 @@ def verify(directory: pathlib.Path, quiet: bool, as_json: bool) -> int:
       rota verify jobs
       rota verify jobs --json | jq '.problems[].consequence'
     """
-    demand_directory(directory)
-    with Bar("verify", None, "bytes", quiet=quiet or as_json) as bar:
+    demand_repository(directory)
+    with inspected(), Bar("verify", None, "bytes", quiet=quiet or as_json) as bar:
         report = inspection.verify(directory, lambda done, total: bar.show(done, done, total))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(report), default=str))
     elif not quiet:
         print_verdict(report)
     return DONE if report.ok else REFUSED
-
-
-def demand_directory(directory: pathlib.Path) -> None:
-    """Tell a missing directory from a damaged one."""
-    if not directory.is_dir():
-        raise NothingThere(f"{printable(str(directory))}: there is no repository")
 
 
 def print_verdict(report: inspection.VerifyReport) -> None:
@@ -83,8 +89,8 @@ def repair(arguments: Sequence[str], quiet: bool, as_json: bool) -> int:
       rota repair jobs jobs.repaired && mv jobs jobs.damaged && mv jobs.repaired jobs
     """
     directory, output = two_directories(arguments)
-    demand_directory(directory)
-    with Bar("repair", None, "bytes", quiet=quiet or as_json) as bar:
+    demand_repository(directory)
+    with inspected(), Bar("repair", None, "bytes", quiet=quiet or as_json) as bar:
         report = inspection.repair(directory, output, lambda done, total: bar.show(done, done, total))
     if as_json:
         click.echo(json.dumps({**dataclasses.asdict(report), "complete": report.complete}, default=str))

@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import click
 
 import rota
-from rota.cli.failures import NothingThere
+from rota.cli.failures import NothingThere, Refused
 from rota.cli.text import printable
 
 VARIABLE = "ROTA_DIR"
 COMMIT_BYTES = 1 << 20
+FILES = {"manifest", "seg", "control", "claims", "lock", "failed"}
+TRACES = ("manifest", "seg.")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -77,6 +79,27 @@ def split_arguments(arguments: Sequence[str]) -> tuple[pathlib.Path, list[str]]:
     return chosen(arguments[0] if arguments else None), list(arguments[1:])
 
 
+def demand_repository(directory: pathlib.Path) -> None:
+    """Refuse a directory without a trace of a repository; what is damaged is for the engine to judge."""
+    if not directory.is_dir() or not any(path.name.startswith(TRACES) for path in directory.iterdir()):
+        name = printable(os.fsencode(directory))
+        raise NothingThere(f"{name}: there is no repository (`rota put --create` makes one)")
+
+
+def demand_no_other_use(directory: pathlib.Path) -> None:
+    """Refuse to make a repository among files of something else."""
+    if directory.is_dir() and (others := [path for path in directory.iterdir() if not is_ours(path)]):
+        name = printable(os.fsencode(directory))
+        raise Refused(
+            f"{name} is in use for other things ({printable(others[0].name)}); give a new directory"
+        )
+
+
+def is_ours(path: pathlib.Path) -> bool:
+    """Tell whether a file is one that a repository consists of."""
+    return path.name.partition(".")[0] in FILES
+
+
 def open_repository(
     directory: pathlib.Path,
     *,
@@ -85,10 +108,10 @@ def open_repository(
     durability: str | None = None,
 ) -> rota.Repository:
     """Open a repository; one that is missing is an error that names --create where that would help."""
-    if not create and not directory.is_dir():
-        raise NothingThere(
-            f"{printable(str(directory))}: there is no repository (`rota put --create` makes one)"
-        )
+    if create:
+        demand_no_other_use(directory)
+    else:
+        demand_repository(directory)
     options: dict[str, Any] = {} if durability is None else {"durability": durability}
     if capacity is not None:
         options["capacity"] = capacity

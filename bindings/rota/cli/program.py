@@ -134,11 +134,27 @@ def leave_as_by_signal(number: int) -> NoReturn:
     sys.exit(128 + number)
 
 
+def fill_standard_files() -> None:
+    """Let no file of a repository become standard output: a closed one is filled with what refuses writes."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process."""
     if COMPLETION_VARIABLE in os.environ:
         program.main(prog_name="rota")
     signal.signal(signal.SIGTERM, terminate)
+    fill_standard_files()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

@@ -6,12 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
 import rota
-from rota.cli.framing import chosen_delimiter, cut, framing_options, read_records
+from rota.cli.framing import Readable, chosen_delimiter, cut, framing_options, read_records
 from rota.cli.places import (
     commit_bytes,
     create_options,
@@ -115,7 +115,7 @@ def batches(files: Sequence[str], delimiter: bytes | None, count: int, size: int
     """Yield what one commit takes: so many records and bytes at most, and never a wait for more of them."""
     for name in files or ["-"]:
         with click.open_file(name, "rb") as stream:
-            for records in read_records(stream, delimiter):
+            for records in read_records(cast(Readable, stream), delimiter):
                 yield from cut(records, count, size)
 
 
@@ -130,9 +130,18 @@ class Putter:
     def put(self, bodies: list[bytes]) -> range:
         """Put a batch; return the ids."""
         if not self.attributes:
-            return self.queue.put_many(bodies, priority=self.priority, timeout=self.timeout).ids
+            ids: range = self.queue.put_many(bodies, priority=self.priority, timeout=self.timeout).ids
+            return ids
+        if self.timeout is not None:
+            return self.put_singly(bodies)
         with self.repository.transaction() as transaction:
             for body in bodies:
                 transaction.put(self.queue, body, priority=self.priority, **self.attributes)
-        ids: range = transaction.receipt.ids
+        ids = transaction.receipt.ids
         return ids
+
+    def put_singly(self, bodies: list[bytes]) -> range:
+        """Put each body in a commit of its own: only such a put can give up when there is no room."""
+        options = {"priority": self.priority, "timeout": self.timeout, **self.attributes}
+        ids = [self.queue.put(body, **options).id for body in bodies]
+        return range(ids[0], ids[-1] + 1)

@@ -146,7 +146,7 @@ def recognised(raw: io.BufferedReader, seekable: bool) -> str | None:
 
 def decompressed(
     raw: io.BufferedReader, kind: str | None, path: str, member: str | None
-) -> tuple[IO[bytes] | Any, str | None]:
+) -> tuple[Any, str | None]:
     """Return the stream to read, and the member it is when the file is a zip archive."""
     if member is not None and kind != "zip":
         raise click.UsageError(f"--member is for zip files; {printable(os.fsencode(path))} is none.")
