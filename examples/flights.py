@@ -199,7 +199,7 @@ def consume(task: Task, victim: bool) -> None:
 
 def settled(queue: rota.Queue) -> int:
     """Return how many messages of a queue are done with."""
-    figures = queue.stats()
+    figures: rota.QueueStatistics = queue.stats()
     return figures.puts - figures.total
 
 
@@ -218,23 +218,29 @@ class Crew:
         for process in self.processes:
             process.start()
 
-    def kill_victim(self, alive: Callable[[], bool]) -> bool:
+    def kill_victim(self, work_is_left: Callable[[], bool]) -> bool:
         """Kill the first consumer when it holds a batch; tell whether it came to that while all was well."""
         victim = self.processes[0]
         while not self.task.holding.wait(POLL_SECONDS):
-            if not (victim.is_alive() and alive()):
+            if not (victim.is_alive() and work_is_left()):
                 self.task.holding.set()
                 break
         assert victim.pid is not None
         os.kill(victim.pid, signal.SIGKILL)
         victim.join()
-        return alive()
+        return self.task.held.value > 0
 
     def joined(self) -> bool:
         """Wait for the others; tell whether they ended well."""
         for process in self.processes[1:]:
             process.join()
         return all(process.exitcode == 0 for process in self.processes[1:])
+
+
+def work_is_left(producers: Sequence[subprocess.Popen[bytes]], queue: rota.Queue) -> bool:
+    """Tell whether more records may come, unless a producer failed, or some are not settled."""
+    codes = [producer.poll() for producer in producers]
+    return None in codes or (not any(codes) and len(queue) > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +264,7 @@ def run(directory: pathlib.Path, data: pathlib.Path, columns: tuple[int, int], r
         started = time.monotonic()
         crew = Crew(directory, columns, batch_size, rows // 2)
         producers = started_producers(directory, data)
-        killed = crew.kill_victim(lambda: all(producer.poll() in (None, 0) for producer in producers))
+        killed = crew.kill_victim(lambda: work_is_left(producers, flights))
         well = all(producer.wait() == 0 for producer in producers)
         crew.task.produced.set()
         well = crew.joined() and well
@@ -280,7 +286,7 @@ def differences(direct: Sums, done: Run) -> list[str]:
             found.append(f"{name}: {getattr(done.sums, name)} instead of {getattr(direct, name)}")
     if done.figures.total:
         found.append(f"{done.figures.total} messages are left in the queue")
-    if not done.killed or not done.held:
+    if not done.killed:
         found.append("no consumer could be killed with a batch in hand")
     if not done.well:
         found.append("a process failed")
@@ -345,6 +351,10 @@ def main() -> int:
     options = parser.parse_args()
     archive = fetched_package(options.cache)
     with workplace(options.keep) as directory:
+        if (directory / "repository").exists():
+            sys.exit(
+                f"{directory} holds the repository of an earlier run; remove it, or give another directory"
+            )
         data = extracted_data(archive, directory, options.rows)
         started = time.monotonic()
         direct, columns = computed_directly(data)
