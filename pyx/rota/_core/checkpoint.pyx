@@ -91,6 +91,14 @@ cdef bint blocks_fit(rota_handle *h, uint64_t length) noexcept nogil:
     return needed <= free_segments(h) * usable + (rest - block if rest > block else 0)
 
 
+cdef bint checkpoint_fits(rota_handle *h, uint64_t more) noexcept nogil:
+    """Whether the next checkpoint finds room after so many more bytes of small commits.  Its size is estimated."""
+    cdef rota_table *tables = h.control.tables
+    cdef uint64_t image = h.control.checkpoint_bytes + h.control.checkpoint_bytes // 4 + 24 * (
+        tables[ROTA_TABLE_HISTORY].count + tables[ROTA_TABLE_STRAGGLERS].count + tables[ROTA_TABLE_EXPIRY].count)
+    return blocks_fit(h, image + more + more // 8)
+
+
 cdef int append_block(rota_handle *h, Image *image, Stream *stream, uint64_t number, uint64_t from_byte,
                       uint32_t *sum, Placed *placed, rota_error *error) noexcept nogil:
     """One block of the stream; *sum goes on over it."""

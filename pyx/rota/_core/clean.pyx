@@ -22,7 +22,7 @@ from engine.handle cimport rota_handle
 from engine.status cimport *
 
 from rota._core.append cimport Placed, SPACE_JOB, append_locked, append_provide, free_segments
-from rota._core.checkpoint cimport checkpoint_gains, checkpoint_holding, job_enter, job_leave
+from rota._core.checkpoint cimport checkpoint_fits, checkpoint_gains, checkpoint_holding, job_enter, job_leave
 from rota._core.draft cimport Draft, Envelope, draft_begin, draft_end, draft_message, draft_op, draft_seal
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.sync cimport sync_to
@@ -107,8 +107,6 @@ cdef void measure(rota_handle *h, Round *round) noexcept nogil:
 
 cdef uint32_t choose(rota_handle *h, Round *round) noexcept nogil:
     """Keep those victims that are worth it and fit into the room.  Returns how many."""
-    cdef uint64_t room = room_left(h)
-    cdef uint64_t needed = h.control.checkpoint_bytes + h.control.checkpoint_bytes // 4 + usable(h) // 4
     cdef uint64_t total = 0
     cdef uint32_t file, kept = 0
     for file in range(ROTA_SEGMENT_COUNT_MAX):
@@ -116,7 +114,7 @@ cdef uint32_t choose(rota_handle *h, Round *round) noexcept nogil:
             continue
         if round.bytes[file] > usable(h) // 4 * 3:
             round.refused[file] = 1
-        if round.refused[file] or needed + total + round.bytes[file] + round.bytes[file] // 8 > room:
+        if round.refused[file] or not checkpoint_fits(h, total + round.bytes[file] + round.bytes[file] // 8):
             round.survivors.wanted[file] = 0
             continue
         total += round.bytes[file] + round.bytes[file] // 8
@@ -137,7 +135,7 @@ cdef uint64_t draft_copies(rota_handle *h, Round *round, Draft *draft, uint64_t 
     """Add survivors from `first` on; returns the first that is not in the draft any more."""
     cdef Survivor *entry
     cdef Envelope envelope
-    cdef uint64_t i = first, most = h.segment_size // 4
+    cdef uint64_t i = first, most = h.segment_size // 16
     if most > COMMIT_BYTES:
         most = COMMIT_BYTES
     while i < limit and draft.message_count < COMMIT_FRAMES:
@@ -177,7 +175,7 @@ cdef uint32_t mark_stale(rota_handle *h, Round *round, uint64_t first, uint64_t 
 
 cdef int append_copies(rota_handle *h, Round *round, Draft *draft, uint64_t first, uint64_t end, bint insist,
                        rota_error *error) noexcept nogil:
-    """ROTA_RETRY: some ended meanwhile, build it again without them."""
+    """ROTA_RETRY: some ended meanwhile, build it again without them.  ROTA_FULL: the rest belongs to the checkpoint."""
     cdef Placed placed
     cdef int status
     while True:
@@ -187,7 +185,9 @@ cdef int append_copies(rota_handle *h, Round *round, Draft *draft, uint64_t firs
         if mark_stale(h, round, first, end) and not insist:
             lock_leave(h)
             return ROTA_RETRY
-        status = append_locked(h, draft, SPACE_JOB, &placed, error)
+        status = ROTA_FULL
+        if checkpoint_fits(h, 2 * draft.length):
+            status = append_locked(h, draft, SPACE_JOB, &placed, error)
         lock_leave(h)
         if status != ROTA_RETRY:
             return status
@@ -231,7 +231,7 @@ cdef int copy_all(rota_handle *h, Round *round, rota_error *error) noexcept nogi
     qsort(round.survivors.entries, round.survivors.count, sizeof(Survivor), by_place)
     while at < round.survivors.count and status == ROTA_OK:
         status = copy_some(h, round, at, &at, error)
-    return status
+    return ROTA_OK if status == ROTA_FULL and round.copied else status
 
 
 # --- rounds ----------------------------------------------------------------------------------------------------------

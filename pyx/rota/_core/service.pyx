@@ -24,7 +24,7 @@ from engine.status cimport *
 from engine.thread cimport rota_thread_join, rota_thread_start
 
 from rota._core.append cimport NEED_SEGMENT, Placed, append_mark, append_provide, free_segments
-from rota._core.checkpoint cimport checkpoint, checkpoint_gains
+from rota._core.checkpoint cimport checkpoint, checkpoint_fits, checkpoint_gains
 from rota._core.claim cimport release_due
 from rota._core.clean cimport reclaim
 from rota._core.lane cimport queue_at
@@ -39,7 +39,6 @@ cdef enum:
     EXPIRY_TICKS = 20       # a second
     SPACE_TICKS = 2
     CLAIMS_FEW = 4096       # so many are looked at in every tick
-    KEPT_SEGMENTS = 3       # a MARK takes none of these
     LOG_BYTES_MAX = 256 << 20
 
 # What the thread remembers between two ticks.
@@ -88,7 +87,7 @@ cdef void sync_duty(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
 
 cdef bint mark_fits(rota_handle *h) noexcept nogil:
     cdef uint64_t rest = h.segment_size - h.control.tail_lsn % h.segment_size
-    return rest >= 4 * <uint64_t>h.control.sync_unit or free_segments(h) > KEPT_SEGMENTS
+    return rest >= 4 * <uint64_t>h.control.sync_unit or checkpoint_fits(h, h.segment_size)
 
 
 cdef void prove(Service *s, uint64_t tail) noexcept nogil:
