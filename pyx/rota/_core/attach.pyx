@@ -185,6 +185,8 @@ cdef int leave_last(rota_handle *h, rota_error *error) noexcept nogil:
         status = append_mark(h, ROTA_COMMIT_CLOSE, &placed, error)
     if status == ROTA_OK:
         status = sync_to(h, placed.end_lsn, error)
+    if status == ROTA_FULL:  # to the last byte: without the MARK the next open jumps over some ids, no more
+        status = sync_to(h, h.control.tail_lsn, error)
     return status
 
 
