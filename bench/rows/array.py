@@ -7,7 +7,7 @@ import mmap
 import numpy
 
 import rota
-from bench.measure import BODY_BYTES, Outcome, Row, Setting, compare, drain, interleave, lapped, scratch
+from bench.measure import BODY_BYTES, Outcome, Row, Setting, compare, interleave, lapped, rest, scratch
 
 
 class Mapping:
@@ -45,13 +45,13 @@ def put_array(setting: Setting) -> Outcome:
     rows = numpy.frombuffer(bytes(range(256)) * (count * BODY_BYTES // 256 + 1), numpy.uint8)[: count * BODY_BYTES]
     rows = rows.reshape(count, BODY_BYTES).copy()
     flat = rows.reshape(-1)
-    with lapped(setting) as (_, queue, reused), scratch(setting) as path:
+    with lapped(setting) as (repo, queue, reused), scratch(setting) as path:
         mapping = Mapping(str(path / "mapped"), setting.pick(64 << 20, 1 << 20))
         try:
             seconds = interleave(
                 setting.rounds,
                 {"copy": lambda: mapping.copy(flat, times), "put_array": lambda: put_rows(queue, rows, times)},
-                lambda: drain(queue),
+                lambda: rest(repo, queue),
             )
         finally:
             mapping.close()

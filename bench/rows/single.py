@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue as standard
 
 import rota
-from bench.measure import Outcome, Row, Setting, bodies_of, compare, drain, interleave, lapped
+from bench.measure import Outcome, Row, Setting, bodies_of, compare, interleave, lapped, rest
 
 
 def fill(queue: standard.SimpleQueue[bytes], bodies: list[bytes]) -> None:
@@ -22,10 +22,10 @@ def empty(queue: standard.SimpleQueue[bytes], count: int) -> None:
         get()
 
 
-def discard(memory: standard.SimpleQueue[bytes], queue: rota.Queue) -> None:
+def discard(memory: standard.SimpleQueue[bytes], repo: rota.Repository, queue: rota.Queue) -> None:
     """What a round put is taken out again, uncounted."""
     empty(memory, memory.qsize())
-    drain(queue)
+    rest(repo, queue)
 
 
 def put_each(queue: rota.Queue, bodies: list[bytes]) -> None:
@@ -61,12 +61,12 @@ def put(setting: Setting) -> Outcome:
     """Put singly, against SimpleQueue.put."""
     count, _ = sizes(setting)
     bodies = bodies_of(count)
-    with lapped(setting) as (_, queue, reused):
+    with lapped(setting) as (repo, queue, reused):
         memory: standard.SimpleQueue[bytes] = standard.SimpleQueue()
         seconds = interleave(
             setting.rounds,
             {"simple_queue": lambda: fill(memory, bodies), "put": lambda: put_each(queue, bodies)},
-            lambda: discard(memory, queue),
+            lambda: discard(memory, repo, queue),
         )
     return compare(seconds, "simple_queue", "put", count, reused)
 
@@ -76,12 +76,12 @@ def put_many(setting: Setting) -> Outcome:
     count, size = sizes(setting)
     bodies = bodies_of(count)
     batches = [bodies[i : i + size] for i in range(0, count, size)]
-    with lapped(setting) as (_, queue, reused):
+    with lapped(setting) as (repo, queue, reused):
         memory: standard.SimpleQueue[bytes] = standard.SimpleQueue()
         seconds = interleave(
             setting.rounds,
             {"simple_queue": lambda: fill(memory, bodies), "put_many": lambda: put_batches(queue, batches)},
-            lambda: discard(memory, queue),
+            lambda: discard(memory, repo, queue),
         )
     return compare(seconds, "simple_queue", "put_many", count, reused)
 
@@ -91,10 +91,11 @@ def get_many(setting: Setting) -> Outcome:
     count, size = sizes(setting)
     bodies = bodies_of(count)
     batches = [bodies[i : i + size] for i in range(0, count, size)]
-    with lapped(setting) as (_, queue, reused):
+    with lapped(setting) as (repo, queue, reused):
         memory: standard.SimpleQueue[bytes] = standard.SimpleQueue()
 
         def prepare() -> None:
+            rest(repo, queue)
             fill(memory, bodies)
             put_batches(queue, batches)
 
@@ -112,10 +113,11 @@ def get_ack(setting: Setting) -> Outcome:
     count, size = sizes(setting)
     bodies = bodies_of(count)
     batches = [bodies[i : i + size] for i in range(0, count, size)]
-    with lapped(setting) as (_, queue, reused):
+    with lapped(setting) as (repo, queue, reused):
         memory: standard.SimpleQueue[bytes] = standard.SimpleQueue()
 
         def prepare() -> None:
+            rest(repo, queue)
             fill(memory, bodies)
             put_batches(queue, batches)
 
