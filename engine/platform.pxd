@@ -40,6 +40,12 @@ cdef extern from "rota/platform.h" nogil:
         bint regular
         bint directory
 
+    ctypedef struct rota_piece:
+        void *to
+        const void *source "from"
+        uint32_t length
+        uint32_t sum
+
     ctypedef struct rota_platform:
         int (*open)(const rota_platform *platform, int directory, const char *name, int flags, int mode) noexcept nogil
         int (*close)(const rota_platform *platform, int fd) noexcept nogil
@@ -90,6 +96,8 @@ cdef extern from "rota/platform.h" nogil:
                             size_t length) noexcept nogil
         int (*crc_guarded)(const rota_platform *platform, uint32_t seed, const void *source, size_t length,
                            uint32_t *crc) noexcept nogil
+        int (*gather_guarded)(const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
+                              uint32_t count, bint sums) noexcept nogil
         int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination,
                                 const void *source, size_t length, uint32_t *crc) noexcept nogil
         void *record_context

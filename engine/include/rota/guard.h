@@ -24,6 +24,7 @@
 
 #include "rota/atomics.h"
 #include "rota/crc32c.h"
+#include "rota/platform.h"
 #include "rota/status.h"
 
 #define ROTA_GUARD_PAGE 4096u
@@ -178,6 +179,31 @@ static __attribute__((unused)) int rota_guard_copy_crc(uint32_t seed, void *dest
     uint32_t sum = rota_guard_copy_sum(seed, destination, source, length);
     rota_guard_leave(&guard);
     *crc = sum;
+    return ROTA_OK;
+}
+
+/* Out of line, as above. */
+static __attribute__((noinline, unused)) void rota_guard_pieces(rota_piece *pieces, uint32_t count, bool sums)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (sums)
+            pieces[i].sum = rota_crc32c_copy(pieces[i].sum, pieces[i].to, pieces[i].from, pieces[i].length);
+        else
+            memcpy(pieces[i].to, pieces[i].from, pieces[i].length);
+    }
+}
+
+static __attribute__((unused)) int rota_guard_gather(const void *mapping, size_t span, rota_piece *pieces,
+                                                      uint32_t count, bool sums)
+{
+    rota_guard guard;
+    rota_guard_range(&guard, 0, mapping, span);
+    rota_guard_range(&guard, 1, mapping, 0);
+    if (sigsetjmp(guard.jump, 0) != 0)
+        return ROTA_BUS;
+    rota_guard_enter(&guard);
+    rota_guard_pieces(pieces, count, sums);
+    rota_guard_leave(&guard);
     return ROTA_OK;
 }
 

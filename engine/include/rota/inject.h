@@ -145,6 +145,11 @@ ROTA_INJECTED_GUARD(copy_crc_guarded,
                      size_t length, uint32_t *crc),
                     (platform, seed, destination, source, length, crc))
 
+ROTA_INJECTED_GUARD(gather_guarded,
+                    (const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
+                     uint32_t count, bool sums),
+                    (platform, mapping, span, pieces, count, sums))
+
 /* Stand in front of the table's entries. injection is zeroed memory that outlives the table. */
 ROTA_COLD void rota_injection_install(rota_platform *platform, rota_injection *injection)
 {

@@ -78,7 +78,8 @@ enum { ROTA_SYNC_BEGIN = 0, ROTA_SYNC_END = 1, ROTA_SYNC_FAILED = 2 };
     X(rename) X(rename_new) X(unlink) X(lock_range) X(unlock_range) X(test_range) X(futex_wait) X(futex_wake)       \
     X(sleep) X(clock_wall_ns) X(clock_wall_coarse_ns) X(clock_boot_ns) X(boot_id) X(pid_namespace)                  \
     X(time_namespace) X(process_id) X(process_start) X(random) X(filesystem_kind) X(memory_allocate)                \
-    X(memory_free) X(guard_install) X(copy_guarded) X(crc_guarded) X(copy_crc_guarded)
+    X(memory_free) X(guard_install) X(copy_guarded) X(crc_guarded) X(copy_crc_guarded)                        \
+    X(gather_guarded)
 
 enum {
 #define ROTA_CALL_ENTRY(name) ROTA_CALL_##name,
@@ -86,6 +87,14 @@ enum {
 #undef ROTA_CALL_ENTRY
     ROTA_CALL_COUNT
 };
+
+/* One copy of several that are made under one guard: with sums, `sum` is the seed before and the sum of the copy after. */
+typedef struct rota_piece {
+    void *to; /* private memory */
+    const void *from;
+    uint32_t length;
+    uint32_t sum;
+} rota_piece;
 
 struct rota_platform {
     /* Files. directory: a descriptor or ROTA_HERE. Opened close-on-exec and, but for FOLLOW, no symbolic link. */
@@ -156,6 +165,8 @@ struct rota_platform {
     int (*guard_install)(const rota_platform *platform);
     int (*copy_guarded)(const rota_platform *platform, void *destination, const void *source, size_t length);
     int (*crc_guarded)(const rota_platform *platform, uint32_t seed, const void *source, size_t length, uint32_t *crc);
+    int (*gather_guarded)(const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
+                          uint32_t count, bool sums); /* all pieces come from the mapping */
     int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination, const void *source,
                             size_t length, uint32_t *crc);
 

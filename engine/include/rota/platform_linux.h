@@ -200,6 +200,13 @@ ROTA_LINUX int rota_linux_copy_crc_guarded(const rota_platform *platform, uint32
     return rota_guard_copy_crc(seed, destination, source, length, crc);
 }
 
+ROTA_LINUX int rota_linux_gather_guarded(const rota_platform *platform, const void *mapping, size_t span,
+                                         rota_piece *pieces, uint32_t count, bool sums)
+{
+    (void)platform;
+    return rota_guard_gather(mapping, span, pieces, count, sums);
+}
+
 /* --- the table ----------------------------------------------------------------------------------------------- */
 
 ROTA_LINUX rota_platform rota_platform_linux(void)

@@ -11,8 +11,6 @@ What holds:
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -29,6 +27,7 @@ from rota._core.append cimport append_pages
 from rota._core.claim cimport ROOM_FOR_RETURNS, generation_of, return_unshown_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
+from rota._core.gather cimport gather_bodies
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.message cimport Message, Reading, fill_settle, mark_shown, park_corrupt, read_slot, submit_settle
 from rota._core.reap cimport draft_back, wake_queue
@@ -144,18 +143,20 @@ cdef class Batch:
         """All bodies as a list of bytes; all of them count as shown.  Raises LeaseLost, Corrupt."""
         cdef Reading reading
         cdef uint32_t i
-        cdef object body
         cdef list result
         if self.count == 0:
             return []
         self.show_all()
         self.collect()
         reading.commit = NULL
-        result = PyList_New(self.count)
+        result = [None] * self.count
+        i = 0
+        while i < self.count:
+            i += gather_bodies(self.store, self.id_list + i, self.refs + i, self.count - i, &reading, result, i)
         for i in range(self.count):
-            body = self.read(i, &reading)
-            Py_INCREF(body)
-            PyList_SET_ITEM(result, i, body)
+            if result[i] is None:
+                reading.commit = NULL
+                result[i] = self.read(i, &reading)
         if self.state == CLAIMED:
             self.check_claims()
         return result

@@ -1,0 +1,1 @@
+"""Many bodies at once; nothing here is called from Python."""
