@@ -1,0 +1,1 @@
+"""C programs that measure what the machine needs for one step: `python -m bench.floor`."""
