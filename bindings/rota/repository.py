@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import warnings
@@ -110,13 +111,15 @@ class Repository:
         unknown = set(options) - set(_DEFAULTS)
         if unknown:
             raise TypeError(f"unknown options of a queue: {', '.join(sorted(unknown))}")
-        found = _queue.queue_named(self._store, self, name)
-        if found is None:
-            return self._create(name, {**_DEFAULTS, **options})
-        self._compare(found, options)
-        return found
+        while True:
+            found = _queue.queue_named(self._store, self, name)
+            if found is not None:
+                self._compare(found, options)
+                return found
+            self._create(name, {**_DEFAULTS, **options})
 
-    def _create(self, name: str, options: dict[str, Any]) -> _queue.Queue:
+    def _create(self, name: str, options: dict[str, Any]) -> None:
+        """Make a queue, and its error queue; another process may be faster."""
         entries = []
         number = _queue.free_number(self._store)
         errors_number = _NO_QUEUE
@@ -131,10 +134,6 @@ class Repository:
                 entries.append((errors_number, errors_name, chosen))
         entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
         _queue.write_queue(self._store, 0, entries)
-        made = _queue.queue_named(self._store, self, name)
-        if made is None:
-            raise NotFound(f"the queue {name!r} was destroyed while it was made", path=self.path)
-        return made
 
     def _compare(self, queue: _queue.Queue, options: dict[str, Any]) -> None:
         stored = queue.figures()
@@ -165,14 +164,19 @@ class Repository:
         return _queue.queue_names(self._store)
 
     def destroy(self, name: str, force: bool = False) -> None:
-        """Remove a queue.  Raises NotFound; InUse while it holds messages, unless forced."""
+        """Remove a queue.  Raises NotFound; InUse while it holds messages, unless forced, or takes another's errors."""
         queue = _queue.queue_named(self._store, self, name)
         if queue is None:
             raise NotFound(f"there is no queue {name!r}", path=self.path)
+        for other in self.queues():
+            candidate = _queue.queue_named(self._store, self, other)
+            if candidate is not None and candidate.figures()["error_queue_number"] == queue.number_:
+                raise InUse(f"the queue {name!r} takes the errors of {other!r}", path=self.path)
         if force:
-            for identity in iter(lambda: queue.ids(0, 1000), []):
-                for message in identity:
-                    queue.kill(message)
+            for identities in iter(lambda: queue.ids(0, 1000), []):
+                for identity in identities:
+                    with contextlib.suppress(NotFound):
+                        queue.kill(identity)
         if len(queue):
             raise InUse(f"the queue {name!r} holds {len(queue)} messages: purge it or use force=True", path=self.path)
         _queue.destroy_queue(self._store, queue)

@@ -10,7 +10,7 @@ What holds, under the main lock:
    stored to again.
 """
 
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -168,13 +168,50 @@ cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_err
         if op.kind != ROTA_OP_PUT:
             continue
         queue = queue_at(h, op.queue)
-        if queue == NULL:
+        if queue == NULL or (draft.queue_created and queue.created_lsn != draft.queue_created):
             return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
         if queue.state == ROTA_QUEUE_STOPPED:
             return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
         if queue.options.max_messages and queue_live(queue) + op.a > queue.options.max_messages:
             placed.need = NEED_SPACE
             return ROTA_RETRY
+    return ROTA_OK
+
+
+cdef bint has_name(const rota_queue *queue, const uint8_t *extra, uint32_t extra_bytes) noexcept nogil:
+    cdef uint32_t length = queue.options.name_length
+    return length <= ROTA_NAME_LENGTH_MAX and extra_bytes == sizeof(rota_queue_options) + length \
+        and memcmp(queue.name, extra + sizeof(rota_queue_options), length) == 0
+
+
+cdef bint name_taken(rota_handle *h, const uint8_t *extra, uint32_t extra_bytes) noexcept nogil:
+    cdef uint32_t number
+    for number in range(h.control.queue_count):
+        if queue_at(h, number) != NULL and has_name(queue_at(h, number), extra, extra_bytes):
+            return True
+    return False
+
+
+cdef int admit_queues(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil:
+    """Whether a queue that is to be made has a number and a name of its own, and one that is to go is empty."""
+    cdef rota_op_cursor cursor
+    cdef rota_op op
+    cdef const uint8_t *extra
+    cdef rota_queue *queue
+    rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
+    cursor.left = draft.op_bytes
+    cursor.count = draft.op_count
+    while rota_op_next(&cursor, &op, &extra):
+        if op.kind != ROTA_OP_QUEUE:
+            continue
+        queue = queue_at(h, op.queue)
+        if op.detail == ROTA_QUEUE_CREATE:
+            if queue != NULL or name_taken(h, extra, op.extra_bytes):
+                return ROTA_STATE
+        elif queue == NULL or (op.detail == ROTA_QUEUE_CONFIGURE and not has_name(queue, extra, op.extra_bytes)):
+            return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
+        elif op.detail == ROTA_QUEUE_DESTROY and queue_live(queue):
+            return rota_fail(error, ROTA_IN_USE, NULL, 0, "the queue holds messages: purge it or use force=True")
     return ROTA_OK
 
 
@@ -193,6 +230,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
         return ROTA_RETRY
     if draft.message_count and not draft.flags & ROTA_COMMIT_COPIES:
         status = admit_puts(h, draft, placed, error)
+        if status != ROTA_OK:
+            return status
+    elif draft.settle_count == 0:
+        status = admit_queues(h, draft, error)
         if status != ROTA_OK:
             return status
     for i in range(draft.settle_count):

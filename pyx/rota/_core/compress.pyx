@@ -55,7 +55,7 @@ def _pack(list run, uint32_t salt_crc):
     return struct.pack("<I", crc) + summed
 
 
-def put_compressed(Store store, uint32_t queue, list bodies, uint32_t priority, double deadline, durability):
+def put_compressed(Store store, uint32_t queue, uint64_t created, list bodies, uint32_t priority, double deadline, durability):
     """put_many with compression: one commit; frames of a block name its place by an attribute."""
     cdef Draft draft
     cdef Placed placed
@@ -100,10 +100,12 @@ def put_compressed(Store store, uint32_t queue, list bodies, uint32_t priority, 
         if draft.length > commit_limit(store):
             raise errors.TransactionTooLarge(f"a batch of {draft.length} bytes does not fit into one commit",
                                              path=store.path)
+        draft.queue_created = created
         store.submit(&draft, SPACE_PUT, &placed, deadline)
         store.h.control.raw_bytes += raw
         store.h.control.compressed_bytes += draft.data_bytes
-        wake_queue(store.h, queue_at(store.h, queue))
+        if queue_at(store.h, queue) != NULL:
+            wake_queue(store.h, queue_at(store.h, queue))
         store.settle_durability(placed.end_lsn, durability)
         return new_receipt(store, placed.base_id, count, placed.end_lsn)
     finally:

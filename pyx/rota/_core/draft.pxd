@@ -48,6 +48,7 @@ ctypedef struct Draft:
     uint64_t token_generation
     uint64_t token_number
     uint64_t put_bytes
+    uint64_t queue_created  # of the queue that is meant, 0: not asked; a number may have been given to another
 
 cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil
 cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,

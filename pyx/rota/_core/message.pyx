@@ -266,6 +266,7 @@ cdef class Message:
 
     cdef int load(self, bint mark) except -1:
         cdef Reading reading
+        self.store.check()
         if mark and (self.state == CLAIMED or self.state == IN_TRANSACTION):
             mark_shown(self.store, &self.run, self.id)
         reading.commit = NULL

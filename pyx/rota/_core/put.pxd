@@ -11,12 +11,12 @@ cdef class Receipt:
     cdef readonly uint64_t lsn
 
 cdef Receipt new_receipt(Store store, uint64_t base_id, uint64_t count, uint64_t lsn)
-cdef Receipt put_one(Store store, uint32_t queue, bytes body, double deadline, object durability)
-cdef Receipt put_full(Store store, uint32_t queue, object body, bytes attributes, uint32_t priority, uint8_t flags,
+cdef Receipt put_one(Store store, uint32_t queue, uint64_t created, bytes body, double deadline, object durability)
+cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body, bytes attributes, uint32_t priority, uint8_t flags,
                       double deadline, object durability)
-cdef Receipt put_list(Store store, uint32_t queue, object bodies, uint32_t priority, double deadline,
+cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodies, uint32_t priority, double deadline,
                       object durability, object compression)
-cdef Receipt put_rows(Store store, uint32_t queue, object array, double deadline, object durability)
+cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object array, double deadline, object durability)
 cdef uint64_t commit_limit(Store store) noexcept
 cdef int add_message(Store store, Draft *draft, uint32_t queue, object body, bytes attributes, uint32_t priority,
                      uint8_t flags) except -1

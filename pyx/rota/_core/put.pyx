@@ -8,7 +8,7 @@ What holds:
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_FULL_RO, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_FULL_RO, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -81,7 +81,8 @@ cdef class Receipt:
 
     def __repr__(self):
         ids = f"{self.id}" if self.count == 1 else f"{self.id} to {self.id + self.count - 1}"
-        state = "closed" if self.store.h.closing else "durable" if self.durable else "visible"
+        state = "closed" if self.store.closed else "forked" if self.store.forked else \
+            "durable" if self.durable else "visible"
         return f"<rota.Receipt {ids} {state}>"
 
 
@@ -115,9 +116,10 @@ cdef inline void encode_frame(rota_handle *h, uint8_t *bytes, uint64_t place, ui
     frame.crc = rota_crc32c(rota_crc32c(h.salt_crc, bytes + place + 4, 28), body, length)
 
 
-cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, double deadline, object durability):
+cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, uint64_t created, double deadline, object durability):
     cdef Placed placed
     cdef rota_queue *queue
+    draft.queue_created = created
     store.submit(draft, SPACE_PUT, &placed, deadline)
     append_populate(store.h, placed.end_lsn)
     queue = queue_at(store.h, queue_number)
@@ -128,14 +130,14 @@ cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, double dea
     return new_receipt(store, placed.base_id, draft.message_count, placed.end_lsn)
 
 
-cdef Receipt put_one(Store store, uint32_t queue, bytes body, double deadline, object durability):
+cdef Receipt put_one(Store store, uint32_t queue, uint64_t created, bytes body, double deadline, object durability):
     """One plain message that fits on the stack, else the general way."""
     cdef uint8_t memory[4096]
     cdef Draft draft
     cdef uint64_t length = PyBytes_GET_SIZE(body)
     cdef uint64_t total = rota_pad(160 + length)
     if total > STACK_BYTES:
-        return put_full(store, queue, body, b"", 0, 0, deadline, durability)
+        return put_full(store, queue, created, body, b"", 0, 0, deadline, durability)
     memset(&draft, 0, sizeof(Draft))
     draft.bytes = memory
     draft.length = total
@@ -147,7 +149,7 @@ cdef Receipt put_one(Store store, uint32_t queue, bytes body, double deadline, o
     encode_op(memory + 96, ROTA_OP_PUT, 0, <uint16_t>queue, 0, 1, 0, 0)
     encode_frame(store.h, memory, 128, 160, length, queue, 0, PyBytes_AS_STRING(body))
     seal_meta(store.h, memory, 64)
-    return finish(store, &draft, queue, deadline, durability)
+    return finish(store, &draft, queue, created, deadline, durability)
 
 
 cdef int add_message(Store store, Draft *draft, uint32_t queue, object body, bytes attributes, uint32_t priority,
@@ -174,7 +176,7 @@ cdef int add_message(Store store, Draft *draft, uint32_t queue, object body, byt
     return 0
 
 
-cdef Receipt put_full(Store store, uint32_t queue, object body, bytes attributes, uint32_t priority, uint8_t flags,
+cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body, bytes attributes, uint32_t priority, uint8_t flags,
                       double deadline, object durability):
     """One message with attributes, or one that is large, or not bytes."""
     cdef Draft draft
@@ -184,7 +186,7 @@ cdef Receipt put_full(Store store, uint32_t queue, object body, bytes attributes
         draft_op(&draft, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue, 0, 1, 1 if flags else 0, NULL, 0)
         if draft_seal(&draft) != ROTA_OK:
             raise MemoryError
-        return finish(store, &draft, queue, deadline, durability)
+        return finish(store, &draft, queue, created, deadline, durability)
     finally:
         draft_end(&draft)
 
@@ -225,7 +227,7 @@ cdef uint64_t total_of(list bodies, bint *plain) except? 0:
     return total
 
 
-cdef Receipt put_list(Store store, uint32_t queue, object bodies, uint32_t priority, double deadline,
+cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodies, uint32_t priority, double deadline,
                       object durability, object compression):
     """Many plain messages of one priority in one commit."""
     cdef list items = bodies if type(bodies) is list else list(bodies)
@@ -242,7 +244,7 @@ cdef Receipt put_list(Store store, uint32_t queue, object bodies, uint32_t prior
         data = total_of(items, &plain)
     if compression is not None:
         from rota._core.compress import put_compressed
-        return put_compressed(store, queue, items, priority, deadline, durability)
+        return put_compressed(store, queue, created, items, priority, deadline, durability)
     offset = directory + count * 32
     total = rota_pad(offset + data)
     if total > commit_limit(store):
@@ -268,7 +270,7 @@ cdef Receipt put_list(Store store, uint32_t queue, object bodies, uint32_t prior
                          PyBytes_AS_STRING(body))
             offset += (length + 7) & ~<uint64_t>7
         seal_meta(store.h, memory, 32 + 32 * count)
-        return finish(store, &draft, queue, deadline, durability)
+        return finish(store, &draft, queue, created, deadline, durability)
     finally:
         give_scratch(store, memory, size)
 
@@ -294,7 +296,7 @@ cdef void encode_rows(rota_handle *h, uint8_t *memory, uint64_t offset, const ui
                                      row_size)
 
 
-cdef Receipt put_rows(Store store, uint32_t queue, object array, double deadline, object durability):
+cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object array, double deadline, object durability):
     """Each row of a C-contiguous array is a message."""
     cdef Py_buffer view
     cdef uint64_t count, row_size, step, offset, total, size, length
@@ -309,7 +311,7 @@ cdef Receipt put_rows(Store store, uint32_t queue, object array, double deadline
             return new_receipt(store, store.h.control.log.next_id, 0, store.h.control.tail_lsn)
         length = view.len
         row_size = length // count
-        if view.strides != NULL and <uint64_t>view.strides[0] != row_size:
+        if not PyBuffer_IsContiguous(&view, 67):  # 'C'
             raise ValueError("put_array takes a C-contiguous array: use numpy.ascontiguousarray")
         step = (row_size + 7) & ~<uint64_t>7
         offset = 128 + 32 * count
@@ -329,7 +331,7 @@ cdef Receipt put_rows(Store store, uint32_t queue, object array, double deadline
         memset(memory + total - ROTA_CELL, 0, ROTA_CELL)
         encode_rows(store.h, memory, offset, <const uint8_t *>view.buf, row_size, step, count, queue)
         seal_meta(store.h, memory, 32 + 32 * count)
-        return finish(store, &draft, queue, deadline, durability)
+        return finish(store, &draft, queue, created, deadline, durability)
     finally:
         PyBuffer_Release(&view)
         if memory != NULL:

@@ -74,8 +74,7 @@ cdef class Queue:
     cdef rota_queue *native(self) except NULL:
         """The queue in shared memory.  Raises NotFound when it was destroyed."""
         cdef rota_queue *queue
-        if self.store.h.closing:
-            self.store.check()
+        self.store.check()  # in a forked child the control file is not mapped
         queue = queue_at(self.store.h, self.number)
         if queue == NULL or queue.created_lsn != self.created_lsn:
             raise errors.NotFound(f"the queue {self.name!r} was destroyed", path=self.store.path)
@@ -95,7 +94,7 @@ cdef class Queue:
             deadline = deadline_of(timeout)
         if PyBytes_CheckExact(body) and key is None and headers is None and ttl is None and priority is ZERO \
                 and delay is NO_DELAY:
-            return put_one(self.store, self.number, <bytes>body, deadline, durability)
+            return put_one(self.store, self.number, self.created_lsn, <bytes>body, deadline, durability)
         return self.put_with(body, key, headers, priority, delay, ttl, deadline, durability)
 
     cdef object put_with(self, body, key, headers, int priority, double delay, ttl, double deadline, durability):
@@ -117,7 +116,7 @@ cdef class Queue:
                 raise ValueError(f"ttl is above 0 seconds, not {ttl!r}")
             expiry = now_ns + <uint64_t>(<double>ttl * 1e9)
             flags |= ROTA_FRAME_EXPIRES
-        return put_full(self.store, self.number, body, encode_attributes(key, headers, due, expiry), priority, flags,
+        return put_full(self.store, self.number, self.created_lsn, body, encode_attributes(key, headers, due, expiry), priority, flags,
                         deadline, durability)
 
     def put_nowait(self, body):
@@ -139,12 +138,12 @@ cdef class Queue:
             compression = None
         elif compression != "lz4":
             raise ValueError(f"compression is 'lz4' or 'none', not {compression!r}")
-        return put_list(self.store, self.number, bodies, priority, deadline_of(timeout), durability, compression)
+        return put_list(self.store, self.number, self.created_lsn, bodies, priority, deadline_of(timeout), durability, compression)
 
     def put_array(self, array, timeout=None, durability=None):
         """Add each row of a C-contiguous array (any dtype; shape (n, ...)) as one message, in one commit."""
         self.store.check_writable()
-        return put_rows(self.store, self.number, array, deadline_of(timeout), durability)
+        return put_rows(self.store, self.number, self.created_lsn, array, deadline_of(timeout), durability)
 
     cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1:
         """Claim messages, waiting until the deadline: 1, or 0 when there is none (raises: Empty instead)."""
@@ -261,12 +260,14 @@ cdef class Queue:
         if isinstance(messages, (Message, Batch)):
             messages.ack(durability)
             return
-        messages = [m for m in messages if (<Message?>m).claimed()]
+        messages = [m for m in dict.fromkeys(messages) if (<Message?>m).claimed()]
         if not messages:
             return
         draft_begin(&draft, self.store.h)
         try:
             for message in messages:
+                if message.store is not self.store:
+                    raise errors.StateError(f"message {message.id} was claimed through another repository")
                 add_ack(&draft, message)
             submit_settle(self.store, &draft, durability)
         finally:
@@ -350,6 +351,8 @@ cdef class Queue:
         draft_begin(&draft, self.store.h)
         try:
             for id, queue in moves:
+                if (<Queue?>queue).store is not self.store:
+                    raise errors.StateError(f"the queue {queue.name!r} is one of another repository")
                 self.find_ref(id, &level)
                 draft_op(&draft, ROTA_OP_MOVE, ROTA_MOVE_REDRIVE, <uint16_t>self.number, id, (<Queue?>queue).number,
                          0, NULL, 0)
@@ -445,6 +448,7 @@ cdef class Queue:
 
     def register(self, name, stable=True):
         """Register at this queue: a Registration, whose tag is kept with the operations that carry it."""
+        self.native()
         return self.repository.register(self, name, stable)
 
     def peek(self):
@@ -476,8 +480,8 @@ cdef class Queue:
         return reopen_queue, (self.repository, self.name)
 
     def __repr__(self):
-        if self.store.h.closing:
-            return f"<rota.Queue {self.name!r} closed>"
+        if self.store.closed or self.store.forked:
+            return f"<rota.Queue {self.name!r} {'closed' if self.store.closed else 'forked'}>"
         f = self.figures()
         return f"<rota.Queue {self.name!r} {f['state']}: {f['ready']} ready, {f['claimed']} claimed, " \
                f"{f['delayed']} delayed>"
@@ -615,6 +619,7 @@ def queue_named(Store store, repository, str name):
 
 def queue_numbered(Store store, repository, uint32_t number):
     """The queue of that number, or None."""
+    store.check()
     cdef rota_queue *queue = queue_at(store.h, number)
     if queue == NULL:
         return None
@@ -636,7 +641,10 @@ def queue_names(Store store):
 
 
 def write_queue(Store store, uint32_t action, list entries):
-    """Log the creation or change of queues in one commit; entries are (number, name, options dict)."""
+    """Log the creation or change of queues in one commit; entries are (number, name, options dict).
+
+    False when a number or a name was taken meanwhile, and nothing was written.  Raises NotFound.
+    """
     cdef Draft draft
     cdef rota_queue_options options
     cdef bytes name
@@ -659,7 +667,7 @@ def write_queue(Store store, uint32_t action, list entries):
             options.is_error_queue = chosen["is_error_queue"]
             extra = bytearray((<char *>&options)[:sizeof(options)]) + name
             draft_op(&draft, ROTA_OP_QUEUE, <uint8_t>action, number, 0, 0, 0, <const char *>extra, len(extra))
-        submit_settle(store, &draft, "sync")
+        return not submit_settle(store, &draft, "sync")
     finally:
         draft_end(&draft)
 
@@ -674,5 +682,5 @@ def free_number(Store store, exclude=()):
 
 
 def destroy_queue(Store store, Queue queue):
-    """Log the end of a queue; the caller has seen that it is empty."""
+    """Log the end of a queue.  Raises InUse when it holds messages."""
     queue.change(ROTA_QUEUE_DESTROY)

@@ -111,6 +111,7 @@ cdef class Transaction:
     def get(self, Queue queue, timeout=0):
         """Claim the next message; the commit settles it, an abort puts it back.  Raises Empty."""
         self.open()
+        self.own(queue.store)
         cdef Message message = queue.get(timeout)
         message.state = IN_TRANSACTION
         self.claims.append(message)
@@ -119,6 +120,7 @@ cdef class Transaction:
     def get_many(self, Queue queue, count, timeout=0):
         """Claim up to `count` messages as a Batch that the commit settles."""
         self.open()
+        self.own(queue.store)
         cdef Batch batch = queue.get_many(count, timeout)
         batch.state = IN_TRANSACTION
         self.claims.append(batch)
@@ -129,6 +131,7 @@ cdef class Transaction:
         cdef uint64_t now_ns = self.store.h.os.clock_wall_ns(self.store.h.os), due = 0, expiry = 0
         cdef uint8_t flags = 0
         self.open()
+        self.own(queue.store)
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
         if delay > 0:
@@ -146,6 +149,7 @@ cdef class Transaction:
     def put_many(self, Queue queue, bodies, keys=None, int priority=0):
         """Add many messages; `keys`, when given, has one for each.  Returns a PendingReceipt."""
         self.open()
+        self.own(queue.store)
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
         queue.native()
@@ -158,6 +162,11 @@ cdef class Transaction:
             add_message(self.store, &self.draft, queue.number, body,
                         encode_attributes(key) if key is not None else b"", priority, 0)
         return self.pending(queue.number, priority, len(bodies), 0)
+
+    cdef int own(self, Store store) except -1:
+        if store is not self.store:
+            raise errors.StateError("that belongs to another repository: a transaction is of one")
+        return 0
 
     cdef int room(self, uint64_t more) except -1:
         if self.draft.data_bytes + 32 * self.draft.message_count + self.draft.op_bytes + more + 4096 \
@@ -181,12 +190,26 @@ cdef class Transaction:
 
     def ack(self, claimed):
         """Settle a message or a batch that was claimed outside of the transaction, with the commit."""
+        cdef Message message
+        cdef Batch batch
         self.open()
         if isinstance(claimed, Message):
-            if not (<Message>claimed).claimed():
+            message = claimed
+            self.own(message.store)
+            if not message.claimed():
                 raise errors.StateError("the message is settled")
-        elif (<Batch?>claimed).state != CLAIMED:
-            raise errors.StateError("the batch is settled")
+            if message.batch is not None and (<Batch>message.batch).state != CLAIMED:
+                raise errors.StateError("the batch of this message is settled, or belongs to a transaction")
+            message.state = IN_TRANSACTION
+        else:
+            batch = <Batch?>claimed
+            self.own(batch.store)
+            if batch.state != CLAIMED:
+                raise errors.StateError("the batch is settled, or belongs to a transaction")
+            for message in batch.messages or ():
+                if message is not None and message.state == IN_TRANSACTION:
+                    raise errors.StateError(f"message {message.id} of the batch belongs to a transaction")
+            batch.state = IN_TRANSACTION
         self.foreign.append(claimed)
 
     def tag(self, registration, bytes tag):
@@ -269,11 +292,10 @@ cdef class Transaction:
     cdef int abort(self, bint excused) except -1:
         """Give the claims back.  One that is lost already is not ours to give."""
         self.state = 3
+        for claimed in self.foreign:
+            claimed_again(claimed)
         for claimed in self.claims:
-            if isinstance(claimed, Batch):
-                (<Batch>claimed).state = CLAIMED
-            else:
-                (<Message>claimed).state = CLAIMED
+            claimed_again(claimed)
             try:
                 if excused:
                     claimed.release()
@@ -306,6 +328,20 @@ cdef class Transaction:
     def __repr__(self):
         return f"<rota.Transaction {('', 'open', 'committed', 'rolled back')[self.state]}: " \
                f"{self.draft.message_count} puts, {len(self.claims) + len(self.foreign)} settlements>"
+
+
+cdef int claimed_again(object claimed) except -1:
+    """The transaction does not settle it any more."""
+    if isinstance(claimed, Message):
+        if (<Message>claimed).state == IN_TRANSACTION:
+            (<Message>claimed).state = CLAIMED
+        return 0
+    if (<Batch>claimed).state == IN_TRANSACTION:
+        (<Batch>claimed).state = CLAIMED
+    for message in (<Batch>claimed).messages or ():
+        if message is not None:
+            claimed_again(message)
+    return 0
 
 
 def registration_of(Store store, uint32_t queue, bytes name):
