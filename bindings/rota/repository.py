@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
+from rota._core import directory as _directory
 from rota._core import queue as _queue
 from rota._core import transaction as _transaction
 from rota._core.store import Store
@@ -95,7 +96,7 @@ class Repository:
     def _drop_volatile(self) -> None:
         """What a volatile queue held does not survive the last process."""
         for name in self.queues():
-            queue = _queue.queue_named(self._store, self, name)
+            queue = _directory.queue_named(self._store, self, name)
             if queue is None or not queue.figures()["volatile"]:
                 continue
             for ids in iter(lambda queue=queue: queue.ids(0, 1000), []):  # type: ignore[misc]
@@ -112,7 +113,7 @@ class Repository:
         if unknown:
             raise TypeError(f"unknown options of a queue: {', '.join(sorted(unknown))}")
         while True:
-            found = _queue.queue_named(self._store, self, name)
+            found = _directory.queue_named(self._store, self, name)
             if found is not None:
                 self._compare(found, options)
                 return found
@@ -121,19 +122,19 @@ class Repository:
     def _create(self, name: str, options: dict[str, Any]) -> None:
         """Make a queue, and its error queue; another process may be faster."""
         entries = []
-        number = _queue.free_number(self._store)
+        number = _directory.free_number(self._store)
         errors_number = _NO_QUEUE
         if options["max_attempts"] is not None:
             errors_name = options["error_queue"] or f"{name}.errors"
-            target = _queue.queue_named(self._store, self, errors_name)
+            target = _directory.queue_named(self._store, self, errors_name)
             if target is not None:
                 errors_number = target.number_
             else:
-                errors_number = _queue.free_number(self._store, (number,))
+                errors_number = _directory.free_number(self._store, (number,))
                 chosen = {**_DEFAULTS, "max_attempts": None, "error_queue_number": _NO_QUEUE, "is_error_queue": True}
                 entries.append((errors_number, errors_name, chosen))
         entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
-        _queue.write_queue(self._store, 0, entries)
+        _directory.write_queue(self._store, 0, entries)
 
     def _compare(self, queue: _queue.Queue, options: dict[str, Any]) -> None:
         stored = queue.figures()
@@ -151,25 +152,25 @@ class Repository:
         if fixed:
             raise ValueError(f"these options cannot change: {', '.join(sorted(fixed))}")
         entry = {**queue.figures(), **options}
-        _queue.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
+        _directory.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
 
     def _error_name(self, figures: dict[str, Any]) -> str | None:
         if figures["error_queue_number"] == _NO_QUEUE:
             return None
-        found = _queue.queue_numbered(self._store, self, figures["error_queue_number"])
+        found = _directory.queue_numbered(self._store, self, figures["error_queue_number"])
         return found.name if found is not None else None
 
     def queues(self) -> list[str]:
         """Names of all queues, error queues included."""
-        return _queue.queue_names(self._store)
+        return _directory.queue_names(self._store)
 
     def destroy(self, name: str, force: bool = False) -> None:
         """Remove a queue.  Raises NotFound; InUse while it holds messages, unless forced, or takes another's errors."""
-        queue = _queue.queue_named(self._store, self, name)
+        queue = _directory.queue_named(self._store, self, name)
         if queue is None:
             raise NotFound(f"there is no queue {name!r}", path=self.path)
         for other in self.queues():
-            candidate = _queue.queue_named(self._store, self, other)
+            candidate = _directory.queue_named(self._store, self, other)
             if candidate is not None and candidate.figures()["error_queue_number"] == queue.number_:
                 raise InUse(f"the queue {name!r} takes the errors of {other!r}", path=self.path)
         if force:
@@ -179,12 +180,12 @@ class Repository:
                         queue.kill(identity)
         if len(queue):
             raise InUse(f"the queue {name!r} holds {len(queue)} messages: purge it or use force=True", path=self.path)
-        _queue.destroy_queue(self._store, queue)
+        _directory.destroy_queue(self._store, queue)
 
     def home_of(self, queue: _queue.Queue, identity: int) -> _queue.Queue:
         """The queue where a message of an error queue came from: the one that names it as its error queue."""
         for name in self.queues():
-            candidate = _queue.queue_named(self._store, self, name)
+            candidate = _directory.queue_named(self._store, self, name)
             if candidate is not None and candidate.figures()["error_queue_number"] == queue.number_:
                 return candidate
         raise NotFound(f"no queue has {queue.name!r} as its error queue: name the target", path=self.path)
@@ -221,7 +222,7 @@ class Repository:
         """Figures of the repository and of its queues."""
         queues = []
         for name in self.queues():
-            queue = _queue.queue_named(self._store, self, name)
+            queue = _directory.queue_named(self._store, self, name)
             if queue is not None:
                 queues.append(self.queue_stats(queue))
         return RepositoryStatistics(**self._store.statistics(), queues=tuple(queues))

@@ -24,7 +24,7 @@ from engine.scan cimport rota_commit_header_crc, rota_op_begin, rota_op_cursor, 
 from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
-from rota._core.claim cimport admit_settle, settle_claim
+from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.control cimport pool_extend
 from rota._core.lane cimport queue_at, queue_live
 from rota._core.lock cimport lock_enter, lock_leave
@@ -127,11 +127,17 @@ cdef inline uint64_t start_of(rota_handle *h) noexcept nogil:
 
 cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, Placed *placed,
                    rota_error *error) noexcept nogil:
-    """The place of a commit of this length, or what must be provided first."""
+    """The place of a commit of this length, or what must be provided first.
+
+    A segment that was begun below the mark of a kind takes none of that kind: what lives in it could not be freed.
+    """
     cdef rota_control *control = h.control
     cdef rota_segment *segment = &control.segments[control.log.tail_file % ROTA_SEGMENT_COUNT_MAX]
     cdef uint64_t end = (segment.first_lsn | h.segment_mask) + 1
     cdef int status
+    if free_segments(h) * 8 < control.segment_count_max * 5 and free_segments(h) < reserve_of(h, space):
+        placed.need = NEED_SPACE
+        return ROTA_RETRY
     start[0] = start_of(h)
     if start[0] + length > end:
         if short_of_segments(h, space):

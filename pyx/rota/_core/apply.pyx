@@ -20,6 +20,7 @@ from engine.status cimport *
 
 from rota._core.control cimport pool_grow
 from rota._core.lane cimport *
+from rota._core.slots cimport *
 from rota._core.registration cimport apply_deregister, apply_register, apply_tag
 
 

@@ -3,7 +3,8 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from rota._core.claim cimport Run
 from rota._core.draft cimport Draft
-from rota._core.message cimport Message, Reading
+from rota._core.message cimport Message
+from rota._core.reading cimport Reading
 from rota._core.store cimport Store
 
 cdef class Batch:

@@ -24,12 +24,15 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport append_pages
-from rota._core.claim cimport ROOM_FOR_RETURNS, generation_of, return_unshown_locked
+from rota._core.holding cimport ROOM_FOR_RETURNS
+from rota._core.holding cimport generation_of, return_unshown_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.gather cimport gather_bodies
 from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.message cimport Message, Reading, fill_settle, mark_shown, park_corrupt, read_slot, submit_settle
+from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, submit_settle
+from rota._core.reading cimport Reading
+from rota._core.reading cimport read_slot
 from rota._core.reap cimport draft_back, wake_queue
 from rota._core.store cimport Store
 

@@ -282,7 +282,7 @@ cdef int checkpoint_at_close(rota_handle *h, rota_error *error) noexcept nogil:
 
 
 cdef bint checkpoint_gains(rota_handle *h) noexcept nogil:
-    """Whether some sealed segment holds nothing that lives.  A hint: it is read without the lock."""
+    """Whether a segment holds nothing that lives: sealed, or half full of what settles.  A hint, without the lock."""
     cdef rota_segment *segment
     cdef uint32_t file, count = h.control.segment_count
     if count > ROTA_SEGMENT_COUNT_MAX:
@@ -290,5 +290,9 @@ cdef bint checkpoint_gains(rota_handle *h) noexcept nogil:
     for file in range(count):
         segment = &h.control.segments[file]
         if segment.state == ROTA_SEGMENT_SEALED and segment.dead >= segment.frames:
+            return True
+        if segment.state == ROTA_SEGMENT_ACTIVE and segment.dead >= h.control.log.tail_frames \
+                and h.control.tail_lsn % h.segment_size > h.segment_size // 2 \
+                and h.control.checkpoint_begin < h.control.tail_lsn - h.segment_size // 4:
             return True
     return False

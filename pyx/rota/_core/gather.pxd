@@ -1,7 +1,7 @@
 # Many bodies at once, under one guard.
 from libc.stdint cimport uint32_t, uint64_t
 
-from rota._core.message cimport Reading
+from rota._core.reading cimport Reading
 from rota._core.store cimport Store
 
 cdef int gather_bodies(Store store, const uint64_t *ids, const uint64_t *refs, uint32_t count, Reading *reading,

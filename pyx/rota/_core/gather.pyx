@@ -18,7 +18,7 @@ from engine.handle cimport rota_handle
 from engine.platform cimport rota_piece
 from engine.pool cimport rota_slot_at
 
-from rota._core.message cimport Reading
+from rota._core.reading cimport Reading
 from rota._core.store cimport Store
 
 cdef enum:

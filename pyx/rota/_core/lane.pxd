@@ -24,19 +24,11 @@ cdef rota_slot_ref append_straggler(rota_handle *h, rota_queue *queue, uint32_t 
                                     uint64_t word) noexcept nogil
 cdef bint find_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id, Found *found) noexcept nogil
 cdef bint find(rota_handle *h, rota_queue *queue, uint64_t id, Found *found) noexcept nogil
-cdef bint ahead_of_cursor(rota_handle *h, const Found *found) noexcept nogil
-cdef void set_word(rota_handle *h, rota_slot *slot, uint64_t word) noexcept nogil
-cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nogil
-cdef uint64_t settle_range(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t first_id, uint64_t last_id,
-                           unsigned state) noexcept nogil
+cdef void release_if_dead(rota_handle *h, rota_queue *queue, rota_lane *lane, uint32_t number) noexcept nogil
+cdef rota_page *chunk_at(rota_handle *h, uint32_t number) noexcept nogil
 cdef void release_chunk(rota_handle *h, rota_queue *queue, rota_lane *lane, uint32_t number) noexcept nogil
-cdef int make_ready(rota_handle *h, Found *found, uint64_t order) noexcept nogil
-cdef int make_delayed(rota_handle *h, Found *found, uint64_t due_ns) noexcept nogil
-cdef void leave_ready(rota_handle *h, Found *found) noexcept nogil
-cdef void frame_dead(rota_handle *h, uint64_t word) noexcept nogil
 cdef uint64_t queue_ready(const rota_queue *queue) noexcept nogil
 cdef uint64_t queue_live(const rota_queue *queue) noexcept nogil
-cdef uint64_t order_of(rota_handle *h, const rota_slot *slot) noexcept nogil
 cdef uint32_t chunk_count(const rota_lane *lane, uint32_t number, const rota_page *page) noexcept nogil
 cdef uint32_t lane_pages(const rota_lane *lane, uint64_t count) noexcept nogil
 

@@ -6,13 +6,8 @@ from engine.format cimport rota_commit_header, rota_frame
 
 from rota._core.claim cimport Run
 from rota._core.draft cimport Draft, Settle
+from rota._core.reading cimport Reading
 from rota._core.store cimport Store
-
-# What a reader remembers of the last commit, so that a batch checks it once.
-ctypedef struct Reading:
-    const uint8_t *commit
-    rota_commit_header header
-    rota_frame frame
 
 cdef class Message:
     cdef Store store
@@ -31,7 +26,6 @@ cdef class Message:
     cdef int killed(self) except -1
     cdef int back(self, object delay, uint64_t excused) except -1
 
-cdef bytes read_slot(Store store, rota_slot_ref ref, uint64_t id, Reading *reading)
 cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t last_id, uint32_t count,
                      bint whole) noexcept nogil
 cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1

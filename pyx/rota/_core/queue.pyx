@@ -29,10 +29,14 @@ from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_enter, lock_leave, lock_refused, lock_taken, lock_try
-from rota._core.message cimport Message, new_message, read_slot, Reading, submit_settle
+from rota._core.message cimport Message, new_message, submit_settle
+from rota._core.reading cimport Reading
+from rota._core.reading cimport read_slot
 from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
 from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
+from rota._core.listing cimport list_ids
 from rota._core.store cimport Store, deadline_of, now
+from rota._core.waiting cimport arrivals, claim_attempt, wait_ready
 
 from rota import errors
 from rota._core.codec import encode_attributes
@@ -55,16 +59,6 @@ cdef Queue make_queue(Store store, object repository, uint32_t number, str name)
     queue.name = name
     queue.created_lsn = native.created_lsn if native != NULL else 0
     return queue
-
-
-cdef int claim_attempt(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed, int locked,
-                       rota_error *error) noexcept nogil:
-    cdef int status
-    if locked != ROTA_OK:
-        return locked
-    status = claim_locked(h, queue, wanted, runs, claimed, error)
-    lock_leave(h)
-    return status
 
 
 @cython.final
@@ -505,182 +499,6 @@ cdef void from_run(Settle *settle, Message message) noexcept:
     settle.level = message.run.level
 
 
-cdef uint64_t arrivals(const rota_queue *queue) noexcept nogil:
-    """Changes whenever a message arrives or comes back, ready or not for this process."""
-    cdef uint64_t sum = 0
-    cdef uint32_t level
-    for level in range(10):
-        sum += queue.lanes[level].appended + queue.lanes[level].returned
-    return sum
-
-
-cdef int wait_ready(rota_handle *h, rota_queue *queue, bint expired, uint32_t sequence, uint64_t seen,
-                    double deadline, rota_error *error) noexcept nogil:
-    """Do what may bring a message, then sleep until one is put, at most a slice."""
-    cdef uint32_t done = 0
-    cdef int status
-    cdef double left = deadline - now() if deadline >= 0 else 0.05
-    cdef int64_t slice_ns = SLICE_NS
-    if expired:
-        return sweep_expired(h, queue, &done, error)
-    if left < 0.05:
-        slice_ns = <int64_t>(left * 1e9) if left > 0 else 0
-    if queue.due.size:
-        slice_ns = slice_ns if slice_ns < 5000000 else 5000000
-    rota_fetch_add_u32(&queue.waiters, 1)
-    rota_fence()
-    if rota_load_acquire_u32(&queue.wake_sequence) == sequence and arrivals(queue) == seen:
-        h.os.futex_wait(h.os, &queue.wake_sequence, sequence, slice_ns)
-    rota_fetch_sub_u32(&queue.waiters, 1)
-    if queue_ready(queue) == 0 and h.control.claim_count:
-        status = reap_dead(h, &done, error)
-        if status != ROTA_OK:
-            return status
-    return ROTA_RETRY
-
-
-cdef list list_ids(Store store, rota_queue *queue, uint64_t after, uint32_t limit):
-    """Under the lock, one page of slots at a time."""
-    cdef rota_handle *h = store.h
-    cdef list found = []
-    cdef rota_error error
-    cdef uint32_t level, number, i, steps
-    cdef rota_page *page
-    cdef rota_slot *slot
-    cdef uint64_t ids[1024]
-    cdef uint32_t count
-    for level in range(10):
-        count = 0
-        if lock_enter(h, &error) != ROTA_OK:
-            store.fail(&error)
-        number = queue.lanes[level].head
-        steps = 0
-        while number and count < limit and count < 1024 and steps < 1 << 24:
-            page = rota_page_at(h, number)
-            steps += 1
-            for i in range(rota_page_slots(page) if number != queue.lanes[level].tail else queue.lanes[level].tail_index):
-                slot = rota_page_slot(page, i)
-                if slot.id > after and rota_slot_live(slot.word) and count < limit and count < 1024:
-                    ids[count] = slot.id
-                    count += 1
-            number = page.next
-        lock_leave(h)
-        for i in range(count):
-            found.append(ids[i])
-    found.extend(straggler_ids(store, queue, after))
-    found.sort()
-    return found[:limit]
-
-
-cdef list straggler_ids(Store store, rota_queue *queue, uint64_t after):
-    """Ids of messages that came with an older id."""
-    cdef rota_handle *h = store.h
-    cdef rota_table *table = &h.control.tables[ROTA_TABLE_STRAGGLERS]
-    cdef list found = []
-    cdef rota_page *root
-    cdef rota_page *bucket
-    cdef uint32_t i, j, number, last = 0
-    cdef rota_record *record
-    if table.count == 0 or table.root == 0 or table.depth > 13:
-        return found
-    root = rota_page_at(h, table.root)
-    for i in range(1 << table.depth):
-        number = (<uint32_t *>(root + 1))[i]
-        if number == last:
-            continue
-        last = number
-        bucket = rota_page_at(h, number)
-        if bucket.kind != ROTA_PAGE_TABLE_BUCKET:
-            continue
-        for j in range(ROTA_BUCKET_RECORDS):
-            record = <rota_record *>(bucket + 1) + j
-            if record.key > after and record.b == queue.number:
-                found.append(record.key)
-    return found
-
-
 def reopen_queue(repository, name):
     """The queue of that name, where a pickled one arrives."""
     return repository.queue(name)
-
-
-def queue_named(Store store, repository, str name):
-    """The queue of that name, or None."""
-    cdef uint32_t number
-    cdef rota_queue *queue
-    cdef bytes wanted = name.encode("utf-8", "surrogateescape")
-    store.check()
-    for number in range(store.h.control.queue_count):
-        queue = queue_at(store.h, number)
-        if queue != NULL and (<char *>queue.name)[:queue.options.name_length] == wanted:
-            return make_queue(store, repository, number, name)
-    return None
-
-
-def queue_numbered(Store store, repository, uint32_t number):
-    """The queue of that number, or None."""
-    store.check()
-    cdef rota_queue *queue = queue_at(store.h, number)
-    if queue == NULL:
-        return None
-    name = (<bytes>(<char *>queue.name)[:queue.options.name_length]).decode("utf-8", "surrogateescape")
-    return make_queue(store, repository, number, name)
-
-
-def queue_names(Store store):
-    """Names of all queues, in the order of their numbers."""
-    cdef uint32_t number
-    cdef rota_queue *queue
-    store.check()
-    names = []
-    for number in range(store.h.control.queue_count):
-        queue = queue_at(store.h, number)
-        if queue != NULL:
-            names.append((<bytes>(<char *>queue.name)[:queue.options.name_length]).decode("utf-8", "surrogateescape"))
-    return names
-
-
-def write_queue(Store store, uint32_t action, list entries):
-    """Log the creation or change of queues in one commit; entries are (number, name, options dict).
-
-    False when a number or a name was taken meanwhile, and nothing was written.  Raises NotFound.
-    """
-    cdef Draft draft
-    cdef rota_queue_options options
-    cdef bytes name
-    cdef bytearray extra
-    store.check_writable()
-    draft_begin(&draft, store.h)
-    try:
-        for number, text, chosen in entries:
-            name = text.encode("utf-8", "surrogateescape")
-            if not 0 < len(name) <= ROTA_NAME_LENGTH_MAX:
-                raise ValueError(f"the name of a queue has 1 to {ROTA_NAME_LENGTH_MAX} bytes, not {len(name)}")
-            memset(&options, 0, sizeof(options))
-            options.name_length = <uint16_t>len(name)
-            options.max_messages = chosen["max_messages"] or 0
-            options.max_attempts = chosen["max_attempts"] or 0
-            options.lease_ns = <uint64_t>(chosen["lease"] * 1e9)
-            options.error_queue = chosen["error_queue_number"]
-            options.order = {"skip": 0, "group": 1, "strict": 2}[chosen["order"]]
-            options.is_volatile = chosen["volatile"]
-            options.is_error_queue = chosen["is_error_queue"]
-            extra = bytearray((<char *>&options)[:sizeof(options)]) + name
-            draft_op(&draft, ROTA_OP_QUEUE, <uint8_t>action, number, 0, 0, 0, <const char *>extra, len(extra))
-        return not submit_settle(store, &draft, "sync")
-    finally:
-        draft_end(&draft)
-
-
-def free_number(Store store, exclude=()):
-    """The lowest number that no queue has."""
-    cdef uint32_t number
-    for number in range(ROTA_QUEUE_COUNT_MAX):
-        if queue_at(store.h, number) == NULL and number not in exclude:
-            return number
-    raise errors.Full(f"a repository has at most {ROTA_QUEUE_COUNT_MAX} queues", path=store.path)
-
-
-def destroy_queue(Store store, Queue queue):
-    """Log the end of a queue.  Raises InUse when it holds messages."""
-    queue.change(ROTA_QUEUE_DESTROY)

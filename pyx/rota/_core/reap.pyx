@@ -24,13 +24,17 @@ from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
 from rota._core.append cimport Placed, SPACE_SETTLE, append_commit, append_pages
-from rota._core.claim cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of, is_member, shown_of
+from rota._core.clean cimport reclaim
+from rota._core.holding cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS
+from rota._core.holding cimport free_claim, free_members, generation_of, is_member, shown_of
 from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_seal, draft_settle
 from rota._core.lane cimport *
+from rota._core.slots cimport *
 from rota._core.lock cimport lock_enter, lock_leave
 
 cdef enum:
     IDS_PER_COMMIT = 256
+    ROOM_TRIES = 8
 
 
 cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil:
@@ -154,6 +158,17 @@ cdef uint32_t judge(rota_handle *h, uint32_t process, uint32_t generation, bint 
     return verdict
 
 
+cdef int append_settling(rota_handle *h, Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
+    """Append; where the log is full, make room first: at an open nobody else does."""
+    cdef int status = append_commit(h, draft, SPACE_SETTLE, placed, error)
+    cdef int tries = 0
+    while status == ROTA_FULL and tries < ROOM_TRIES:
+        reclaim(h, error)
+        status = append_commit(h, draft, SPACE_SETTLE, placed, error)
+        tries += 1
+    return status
+
+
 cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uint32_t count, uint32_t verdict,
                         bint opening, rota_error *error) noexcept nogil:
     """Log the return of shown members of one record."""
@@ -184,7 +199,7 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
             draft_settle(&draft, &settle)
     status = draft_seal(&draft)
     if status == ROTA_OK:
-        status = append_commit(h, &draft, SPACE_SETTLE, &placed, error)
+        status = append_settling(h, &draft, &placed, error)
     if status == ROTA_OK:
         wake_draft(h, &draft)
     draft_end(&draft)
@@ -423,7 +438,7 @@ cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rot
         draft_op(&draft, ROTA_OP_EXPIRE, 0, queue.number, 0, count, 0, ids, count * 8)
     status = draft_seal(&draft)
     if status == ROTA_OK:
-        status = append_commit(h, &draft, SPACE_SETTLE, &placed, error)
+        status = append_settling(h, &draft, &placed, error)
     if status == ROTA_OK:
         queue.expired += count
         wake_draft(h, &draft)

@@ -1,0 +1,1 @@
+"""Looking through a queue; nothing here is called from Python."""

@@ -1,0 +1,1 @@
+"""Reading a message; nothing here is called from Python."""

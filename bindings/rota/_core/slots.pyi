@@ -1,0 +1,1 @@
+"""States of slots; nothing here is called from Python."""

@@ -1,0 +1,1 @@
+"""Waiting for a message; nothing here is called from Python."""
