@@ -96,7 +96,7 @@ def show_profile(path: str, setting: Setting, console: Console) -> None:
 )
 @click.option("--json", "output", type=click.File("w"), help="Write the results there as JSON.")
 @click.option("--small", is_flag=True, help="Sizes that only prove that each row runs.")
-@click.option("--rounds", default=31, show_default=True, help="Rounds of each ratio, at least 5.")
+@click.option("--rounds", default=101, show_default=True, help="Rounds of each ratio, at least 5.")
 @click.option("--waiting", default=5_000_000, show_default=True, help="Messages that wait in the rows about depth.")
 @click.option("--capacity", default="1 GiB", show_default=True, help="Size of the log that is written around.")
 @click.option("--profile", type=click.Choice(sorted(instructions.PATHS)), help="Print instructions by function.")

@@ -41,7 +41,7 @@ def put_rows(queue: rota.Queue, rows: numpy.ndarray, times: int) -> None:
 
 def put_array(setting: Setting) -> Outcome:
     """Rows of 100 bytes, 1000 at a time."""
-    count, times = setting.pick(1000, 50), setting.pick(20, 2)
+    count, times = setting.pick(1000, 50), setting.pick(5, 2)
     rows = numpy.frombuffer(bytes(range(256)) * (count * BODY_BYTES // 256 + 1), numpy.uint8)[: count * BODY_BYTES]
     rows = rows.reshape(count, BODY_BYTES).copy()
     flat = rows.reshape(-1)

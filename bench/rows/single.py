@@ -53,8 +53,8 @@ def get_each(queue: rota.Queue, count: int) -> None:
 
 
 def sizes(setting: Setting) -> tuple[int, int]:
-    """Return messages a round and messages a batch."""
-    return setting.pick(20_000, 200), setting.pick(1000, 50)
+    """Return messages a round and messages a batch: a round is over before its time slice is."""
+    return setting.pick(5000, 200), setting.pick(1000, 50)
 
 
 def put(setting: Setting) -> Outcome:
