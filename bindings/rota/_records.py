@@ -6,19 +6,23 @@ Numbers that mean a time are nanoseconds since the epoch, as they are stored.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from rota._core import inspection as _inspection
+from rota._core.codec import decode_headers
+from rota._core.inspection import Inspector
 
 StoredOperation: TypeAlias = tuple[int, int, int, int, int, int, bytes]
 StoredMessage: TypeAlias = tuple[int, int, int, int, int, bytes, int, int, int]
 
-FRAME_BLOCK, FRAME_COPIED = 1, 2
+FRAME_BLOCK, FRAME_COPIED, FRAME_DUE, FRAME_EXPIRES = 1, 2, 4, 8
 COMMIT_MARK, COMMIT_COPIES, COMMIT_CLOSE = 1, 2, 4
 GOOD = 0
+HEADER_BYTES, FRAME_BYTES = 96, 32
 
 KINDS = {
     1: "put",
@@ -71,7 +75,11 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as its frame describes it; `damage` is empty when its checksum matches."""
+    """One message as its frame describes it; `damage` is empty when its checksum matches.
+
+    `queue` is the number of the queue that holds it.  From live(), the fields from `handouts` on say what has happened
+    to it; `due_ns` is 0 when it was never delayed.
+    """
 
     id: int
     queue: int
@@ -84,6 +92,45 @@ class Message:
     offset: int
     block: int | None = field(default=None, repr=False)
     block_start: int = field(default=0, repr=False)
+    place: int = field(default=0, repr=False)
+    time_ns: int = 0
+    handouts: int = 0
+    excused: int = 0
+    due_ns: int = 0
+    suspect: bool = False
+    parked: bool = False
+    moved: bool = False
+    in_error_queue: bool = False
+    source: Inspector | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def attempts(self) -> int:
+        """Hand-outs that count."""
+        return self.handouts - self.excused
+
+    @property
+    def key(self) -> bytes | str | None:
+        """The key, as it was put."""
+        found: bytes | str | None = self.attributes.get("key")
+        return found
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers, a new dict; empty when they are malformed."""
+        try:
+            return dict(decode_headers(self.attributes.get("headers", b"")))
+        except ValueError:
+            return {}
+
+    @property
+    def expiry_ns(self) -> int:
+        """When it expires, 0: never.  One that was moved does not."""
+        return 0 if self.moved else int(self.attributes.get("expiry_ns", 0))
+
+    @property
+    def state(self) -> str:
+        """parked, delayed or ready (which a claimed one is as well: the files do not know claims)."""
+        return "parked" if self.parked else "delayed" if self.due_ns > time.time_ns() else "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +166,23 @@ def _tag(extra: bytes) -> dict[str, bytes | str]:
     name_length, tag_length = struct.unpack_from("<HH", extra)
     name = extra[8 : 8 + name_length]
     return {
-        "name": name.decode("utf-8", "replace"),
+        "name": name.decode("utf-8", "surrogateescape"),
         "tag": extra[8 + name_length : 8 + name_length + tag_length],
     }
 
 
-def _queue(detail: int, extra: bytes) -> dict[str, Any]:
-    fields: dict[str, Any] = {"action": QUEUE_ACTIONS[detail]}
-    if extra:
-        names = ("max_messages", "lease_ns", "max_attempts", "error_queue", "name_length", "order")
-        values = struct.unpack_from("<QQIHHB", extra)
-        fields.update(zip(names, values, strict=True))
-        fields["name"] = extra[32 : 32 + fields.pop("name_length")].decode("utf-8", "replace")
-        fields["volatile"], fields["is_error_queue"], fields["count_handouts"] = map(bool, extra[25:28])
-        fields["error_queue"] = None if fields["error_queue"] == 0xFFFF else fields["error_queue"]
+def queue_fields(extra: bytes) -> dict[str, Any]:
+    """The options of a queue and its name."""
+    names = ("max_messages", "lease_ns", "max_attempts", "error_queue", "name_length", "order")
+    fields: dict[str, Any] = dict(zip(names, struct.unpack_from("<QQIHHB", extra), strict=True))
+    fields["name"] = extra[32 : 32 + fields.pop("name_length")].decode("utf-8", "surrogateescape")
+    fields["volatile"], fields["is_error_queue"], fields["count_handouts"] = map(bool, extra[25:28])
+    fields["error_queue"] = None if fields["error_queue"] == 0xFFFF else fields["error_queue"]
     return fields
+
+
+def _queue(detail: int, extra: bytes) -> dict[str, Any]:
+    return {"action": QUEUE_ACTIONS[detail], **(queue_fields(extra) if extra else {})}
 
 
 def operation(kind: int, detail: int, queue: int, id: int, a: int, b: int, extra: bytes) -> Operation:
@@ -169,6 +218,13 @@ def operation(kind: int, detail: int, queue: int, id: int, a: int, b: int, extra
     return Operation(name, queue, MappingProxyType(fields))
 
 
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return value.decode("utf-8", "replace")
+
+
 def attributes(stored: bytes) -> dict[str, Any]:
     """Take the attributes of a message apart; what is malformed ends them."""
     found: dict[str, Any] = {}
@@ -179,13 +235,13 @@ def attributes(stored: bytes) -> dict[str, Any]:
         if kind in NUMBERS and len(value) == struct.calcsize(NUMBERS[kind]):
             (value,) = struct.unpack(NUMBERS[kind], value)
         elif kind == KEY_TEXT:
-            value = value.decode("utf-8", "replace")
+            value = _text(value)
         found[ATTRIBUTES.get(kind, f"attribute_{kind}")] = value
         offset += 4 + length
     return found
 
 
-def message(file: int, offset: int, stored: StoredMessage) -> Message:
+def message(file: int, offset: int, stored: StoredMessage, place: int = 0, time_ns: int = 0) -> Message:
     """Describe one message of the commit at that offset of that file."""
     id, queue, priority, flags, body_length, attribute_bytes, body, result, raw = stored
     named = attributes(attribute_bytes)
@@ -202,6 +258,8 @@ def message(file: int, offset: int, stored: StoredMessage) -> Message:
         offset=offset + body,
         block=None if block is None else offset + block,
         block_start=raw,
+        place=place,
+        time_ns=time_ns,
     )
 
 
@@ -214,9 +272,8 @@ def commit(
     messages: list[StoredMessage],
 ) -> Commit:
     """Describe one commit."""
-    lsn, length, flags, _, _, _, epoch, sub_epoch, _, durable_lsn, base_id, time_ns, generation, number = (
-        header
-    )
+    lsn, length, flags, _, _, _, epoch, sub_epoch, _, durable_lsn, base_id, time_ns, generation, number = header
+    directory = offset + HEADER_BYTES + header[3]
     return Commit(
         lsn=lsn,
         length=length,
@@ -229,7 +286,10 @@ def commit(
         is_mark=bool(flags & COMMIT_MARK),
         is_close=bool(flags & COMMIT_CLOSE),
         operations=tuple(operation(*stored) for stored in operations),
-        messages=tuple(message(file, offset, stored) for stored in messages),
+        messages=tuple(
+            message(file, offset, stored, directory + FRAME_BYTES * index, time_ns)
+            for index, stored in enumerate(messages)
+        ),
         file=file,
         offset=offset,
         chain=chain,

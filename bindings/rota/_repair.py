@@ -3,37 +3,56 @@
 What holds:
 
 1. The damaged one is only read.  The output directory must not exist or must be empty.
-2. A message is written only if its checksum matches and its id is certain: its commit's header, or its own
-   frame, names it.  Nothing is invented; what was lost is listed.
-3. Commits keep their order, their ids and their operations; positions, chain and sums are new, under a new
-   salt and uuid, so no piece of the old files is ever taken for one of the new.
-4. Settlements that were lost with a damaged commit bring their messages back: delivered again, never lost
-   without a word.
+2. A message is written only if its checksum matches and its id is certain: its commit's header, its own frame or the
+   checkpoint together with its place names it.  Nothing is invented; what was lost is listed.
+3. The checkpoint and the log from its begin on say what lives.  Without a valid checkpoint every commit that is left
+   is read, and what was settled may come back; the same goes for settlements in a damaged part of the log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import secrets
-import struct
-import time
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from rota._core.inspection import Builder, InspectionError, Inspector
-from rota._records import COMMIT_CLOSE, COMMIT_MARK, FRAME_BLOCK, FRAME_COPIED, GOOD, StoredMessage
+from rota import _image, _records
+from rota._core.inspection import InspectionError, Inspector
+from rota._live import Replay, State, unpacked
+from rota._rebuild import (
+    Live,
+    Messages,
+    Writer,
+    queue_operations,
+    registration_operations,
+    stop_operations,
+    without_block,
+)
+from rota._records import COMMIT_COPIES, FRAME_BLOCK, FRAME_DUE, FRAME_EXPIRES, GOOD, StoredMessage
 
-HEADER = struct.Struct("<IHHQIIIIIIQQQQQQII")
-FRAME = struct.Struct("<IIIIQHHBBH")
-OPERATION = struct.Struct("<BBHIQQQ")
-PUT, KILL, COPY, CHECKPOINT = 1, 4, 8, 16
-CELL, SEGMENT_HEADER = 32, 4096
+CELL, SEGMENT_HEADER, HEADER_BYTES, FRAME_BYTES = 32, 4096, 96, 32
 ID_ROUNDING = 1 << 20
+DEFAULTS = {"max_messages": 0, "lease_ns": 30_000_000_000, "max_attempts": 0, "error_queue": None, "order": 0}
+FLAGS = {
+    "volatile": False,
+    "is_error_queue": False,
+    "count_handouts": False,
+    "stopped": False,
+    "fence": (0, 0),
+}
+
+Progress = Callable[[int, int], object]
 
 
 @dataclass(slots=True)
 class RepairReport:
-    """What repair saved and what it could not."""
+    """What repair saved and what it could not.
+
+    `commits` counts those of the damaged log that were read, `messages` those that were saved, `salvaged` the ones
+    among them whose commit is damaged, `gaps` positions of the log that cannot be read.
+    """
 
     output: str
     commits: int = 0
@@ -42,265 +61,273 @@ class RepairReport:
     lost_ids: list[int] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    queues: int = 0
+    registrations: int = 0
+    settled_may_return: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether nothing below the proven end was lost."""
-        return not self.lost_ids and not self.gaps
-
-
-@dataclass(slots=True)
-class Piece:
-    """A commit to write: its old bytes, or operations and messages made from what was left of one."""
-
-    base_id: int
-    time_ns: int
-    token: tuple[int, int]
-    flags: int
-    whole: bytearray
-
-
-class Writer:
-    """Appends sealed commits to the segments of a new repository."""
-
-    def __init__(self, output: str, source: dict[str, int], segments: int) -> None:
-        self.output = output
-        self.size = source["segment_size"]
-        self.builder = Builder(
-            output,
-            secrets.token_bytes(16),
-            secrets.randbits(64),
-            self.size,
-            max(source["capacity"], segments * self.size),
-            source["sync_unit"],
-            source["compression"],
-            time.time_ns(),
-        )
-        self.tail, self.chain, self.file, self.fd = SEGMENT_HEADER, 0, -1, -1
-
-    def _roll(self, first_lsn: int) -> None:
-        self._close()
-        self.file += 1
-        header = self.builder.segment(self.file, first_lsn)
-        self.fd = os.open(os.path.join(self.output, f"seg.{self.file:06d}"), os.O_RDWR | os.O_CLOEXEC)
-        os.pwrite(self.fd, header, 0)
-        self.tail = first_lsn
-
-    def _close(self) -> None:
-        if self.fd >= 0:
-            os.fsync(self.fd)
-            os.close(self.fd)
-        self.fd = -1
-
-    def append(self, piece: Piece, durable_lsn: int = 0) -> None:
-        """Stamp, sum and write one commit."""
-        length = len(piece.whole)
-        turn = self.tail - self.tail % self.size
-        if self.fd < 0:
-            self._roll(self.tail)
-        elif self.tail % self.size == 0 or self.tail % self.size + length > self.size:
-            first = self.tail if self.tail % self.size == 0 else turn + self.size
-            self._roll(first + SEGMENT_HEADER)
-        old = HEADER.unpack_from(piece.whole)
-        fixed = (self.tail, length, old[5], old[6], old[7], 1, 0, self.chain, durable_lsn, piece.base_id)
-        HEADER.pack_into(piece.whole, 0, 0, 0, piece.flags, *fixed, piece.time_ns, *piece.token, 0, 0)
-        sealed, self.chain = self.builder.seal(piece.whole)
-        os.pwrite(self.fd, sealed, self.tail % self.size)
-        self.tail += length
-
-    def finish(self, next_id: int) -> None:
-        """Close the log as a clean close would, durably."""
-        mark = bytearray(HEADER.size)
-        HEADER.pack_into(mark, 0, 0, 0, 0, 0, HEADER.size, *([0] * 13))
-        self.append(Piece(0, time.time_ns(), (0, 0), COMMIT_MARK | COMMIT_CLOSE, mark), self.tail)
-        self._close()
-        self.builder.finish(next_id)
-
-
-def operations_of(ops: list[tuple[int, int, int, int, int, int, bytes]]) -> bytes:
-    """Encode operations as a commit stores them."""
-    encoded = bytearray()
-    for kind, detail, queue, id, a, b, extra in ops:
-        encoded += OPERATION.pack(kind, detail, queue, len(extra), id, a, b) + extra
-        encoded += bytes(-len(encoded) % CELL)
-    return bytes(encoded)
-
-
-def commit_of(
-    ops: list[tuple[int, int, int, int, int, int, bytes]],
-    frames: list[tuple[int, int, int, bytes, bytes]],
-) -> bytearray:
-    """Lay out a commit without its sums; a frame is (queue, priority, flags, attributes, body)."""
-    encoded = operations_of(ops)
-    data = HEADER.size + len(encoded) + FRAME.size * len(frames)
-    directory, rest = bytearray(), bytearray()
-    for queue, priority, flags, attributes, body in frames:
-        directory += FRAME.pack(
-            0, len(body), data + len(rest), 0, 0, len(attributes), queue, priority, flags, 0
-        )
-        rest += attributes + body
-    whole = bytearray(HEADER.size) + encoded + directory + rest
-    whole += bytes(-len(whole) % CELL)
-    header = (0, 0, 0, 0, len(whole), len(encoded), len(frames), len(ops))
-    HEADER.pack_into(whole, 0, *header, *([0] * 10))
-    return whole
+        """Whether nothing that was proven durable is lost, and nothing settled comes back."""
+        return not self.lost_ids and not self.gaps and not self.settled_may_return
 
 
 class Rescue:
-    """One run of repair: what is read, what it becomes."""
+    """What is left of a repository, found by reading on behind what is damaged."""
 
-    def __init__(self, path: str, report: RepairReport) -> None:
-        self.source = Inspector(path)
-        self.report = report
-        self.manifest = self.source.manifest()
-        self.next_id = self.manifest["next_id_floor"]
-        if self.manifest["checkpoint"][0]:
-            raise InspectionError("VERSION", "manifest", 0, 0, 0, "repair reads no checkpoint yet", 0)
-        _, _, self.end, self.proven, *_ = self.source.judge()
+    def __init__(self, source: Inspector, report: RepairReport) -> None:
+        self.source, self.report = source, report
+        self.manifest = source.manifest()
+        self.size = self.manifest["segment_size"]
+        self.replay = Replay()
+        self.salvaged: set[int] = set()
+        self.image = _image.read_image(source)
+        self.whole_log = self.image is not None and bool(self.image.problem)
+        self.begin = self.manifest["checkpoint"][0]
+        self.proven = source.judge()[3]
+
+    def collect(self, progress: Progress | None) -> Replay:
+        """Find what lives."""
         self.source.restart()
+        if self.image is not None and not self.whole_log:
+            self.replay.load(self.image, self.size // CELL)
+        elif self.image is not None:
+            self._without_checkpoint(self.image)
+        self._walk(progress)
+        if self.image is not None and self.whole_log:
+            self._name_queues()
+        if self.report.gaps:
+            self.report.settled_may_return = True
+            self.report.notes.append("messages that were settled in the damaged part of the log may come back")
+        return self.replay
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield what is to be written, in the order of the old log."""
+    def _without_checkpoint(self, image: _image.Image) -> None:
+        """Begin at the oldest commit that is left; of the checkpoint only what came before the damage is used."""
+        self.report.settled_may_return = True
+        self.report.notes.append(f"the checkpoint is damaged: {image.problem}; settled messages may come back")
+        self.replay.queues.update(image.queues)
+        for found in image.registrations:
+            self.replay.registrations[found.queue, found.name] = found
+        self._resync(SEGMENT_HEADER - CELL)
+
+    def _overlay(self) -> None:
+        """At the begin: what the readable part of a damaged checkpoint says of messages."""
+        assert self.image is not None
+        self.replay.load(self.image, self.size // CELL)
+
+    def _name_queues(self) -> None:
+        """Give queues to messages whose queue nothing names any more."""
+        for state in self.replay.states.values():
+            if state.queue not in self.replay.queues:
+                name = f"recovered.{state.queue}"
+                self.replay.queues[state.queue] = {**DEFAULTS, **FLAGS, "name": name, "created_lsn": 0}
+                self.report.notes.append(f"nothing tells the name of queue {state.queue}: it is called {name!r}")
+
+    # --- the log
+
+    def _walk(self, progress: Progress | None) -> None:
+        """Apply every commit that can be read; go on behind damage while the log was proven to go on."""
+        overlaid = not self.whole_log
         while True:
+            lsn, _ = self.source.where()
+            if not overlaid and lsn >= self.begin:
+                overlaid = True
+                self._overlay()
             found = self.source.step()
             if found is None:
-                lsn, _ = self.source.where()
-                if lsn >= self.proven:
-                    return
-                yield from self._broken()
-                if self.source.where()[0] == lsn and not self._skip(lsn):
+                if lsn >= self.proven or not (self._broken() or self._resync(lsn)):
                     return
                 continue
-            file, offset, _, header, operations, messages = found
-            bad = [index for index, stored in enumerate(messages) if stored[7] != GOOD]
-            if bad and header[0] >= self.proven:
+            header, messages = found[3], found[5]
+            if header[0] >= self.proven and any(stored[7] != GOOD for stored in messages):
                 self.report.notes.append(f"the log is cut at {header[0]}, where its unproven end is torn")
                 return
-            if operations and all(operation[0] == CHECKPOINT for operation in operations):
-                continue
-            self._count(header, messages)
-            yield self._copy(file, offset, header, operations, messages, bad)
-            yield from self._kills(header, operations, messages, bad)
+            self.report.commits += 1
+            commit = _records.commit(*found)
+            if self.whole_log:
+                self._adopt(commit)
+            self.replay.apply(commit)
+            if progress is not None:
+                progress(min(commit.lsn, self.proven), max(self.proven, 1))
 
-    def _count(self, header: tuple[int, ...], messages: list[StoredMessage]) -> None:
-        self.report.commits += 1
-        self.report.messages += sum(stored[7] == GOOD for stored in messages)
-        if messages:
-            self.next_id = max(self.next_id, max(stored[0] for stored in messages) + 1)
+    def _adopt(self, commit: _records.Commit) -> None:
+        """A copy may be all that is left of a message whose first commit is gone."""
+        for message in commit.messages if commit.messages and commit.messages[0].copied else ():
+            if message.id not in self.replay.states:
+                lsn = commit.lsn - commit.offset + message.place
+                self.replay.states[message.id] = State(
+                    message.queue, message.priority, message.file, message.place, lsn, fresh=False
+                )
 
-    def _copy(
-        self,
-        file: int,
-        offset: int,
-        header: tuple[int, ...],
-        operations: list[tuple[int, int, int, int, int, int, bytes]],
-        messages: list[StoredMessage],
-        bad: list[int],
-    ) -> Piece:
-        """The commit as it is; a bad message leaves an empty entry, so that the ids of the others stay."""
-        whole = bytearray(self.source.bytes_at(file, offset, header[1]))
-        directory = HEADER.size + header[3]
-        data = directory + FRAME.size * header[4]
-        for index in bad:
-            id, queue, priority, flags, *_ = messages[index]
-            copied = flags & FRAME_COPIED
-            entry = (0, 0, data, 0, id if copied else 0, 0, queue, priority, copied, 0)
-            FRAME.pack_into(whole, directory + FRAME.size * index, *entry)
-        return Piece(header[10], header[11], (header[12], header[13]), header[2] & ~COMMIT_CLOSE, whole)
-
-    def _kills(
-        self,
-        header: tuple[int, ...],
-        operations: list[tuple[int, int, int, int, int, int, bytes]],
-        messages: list[StoredMessage],
-        bad: list[int],
-    ) -> Iterator[Piece]:
-        """End the messages whose bodies are lost, so that nobody is ever shown an empty one."""
-        ops = []
-        for index in bad:
-            id, queue = messages[index][:2]
-            for kind, _, named, first, count, *_ in operations:
-                if kind == PUT and first <= index < first + count:
-                    queue = named
-            ops.append((KILL, 0, queue, id, 0, 0, b""))
-            self.report.lost_ids.append(id)
-        if ops:
-            yield Piece(0, header[11], (0, 0), 0, commit_of(ops, []))
-
-    def _broken(self) -> Iterator[Piece]:
+    def _broken(self) -> bool:
         """Save single messages of a commit whose header is whole and names the right predecessor."""
-        size = self.manifest["segment_size"]
         lsn, chain = self.source.where()
         for place in self.source.places():
             file = self.source.file_of(place)
             if file is None:
                 continue
-            _, header, operations, messages, own = self.source.probe(file, place % size)
+            _, header, operations, messages, own = self.source.probe(file, place % self.size)
             if header is None or messages is None or header[0] != place or header[8] != chain:
                 continue
+            if self.source.epoch_at(place) not in (0, header[6]):
+                continue
             self.report.gaps.append((lsn, header[0] + header[1]))
-            if operations is None and not header[2]:
+            if operations is None and not header[2] & COMMIT_COPIES and messages:
                 self.report.notes.append(f"the operations of the commit at {place} are lost")
-                yield from self._salvage(file, place % size, header, messages)
+                self._salvage(file, place, header, messages)
             self.source.follow(header[0] + header[1], own)
-            return
+            return True
+        return False
 
-    def _salvage(
-        self, file: int, offset: int, header: tuple[int, ...], messages: list[StoredMessage]
-    ) -> Iterator[Piece]:
+    def _salvage(self, file: int, lsn: int, header: tuple[int, ...], messages: list[StoredMessage]) -> None:
+        """Where the directory lies is certain: the header is."""
+        directory = lsn % self.size + HEADER_BYTES + header[3]
         for index, stored in enumerate(messages):
-            id, queue, priority, flags, length, attributes, body, result, _ = stored
-            if result != GOOD or flags & FRAME_BLOCK:
+            id, queue, level, _, _, attributes, _, result, _ = stored
+            if result != GOOD:
                 self.report.lost_ids.append(header[10] + index)
                 continue
-            content = self.source.bytes_at(file, offset + body, length)
-            ops = [(PUT, priority, queue, 0, 1, int(bool(flags)), b"")]
-            self.report.salvaged += 1
-            self.report.messages += 1
-            self.next_id = max(self.next_id, id + 1)
-            whole = commit_of(ops, [(queue, priority, flags, attributes, content)])
-            yield Piece(id, header[11], (0, 0), 0, whole)
+            due = int(_records.attributes(attributes).get("due_ns", 0))
+            place = directory + FRAME_BYTES * index
+            at = lsn - lsn % self.size + place
+            self.replay.states[id] = State(queue, level, file, place, at, not due, due_ns=due)
+            self.replay.next_id = max(self.replay.next_id, id + 1)
+            self.salvaged.add(id)
 
-    def _skip(self, lsn: int) -> bool:
-        """Find the next commit behind a place where not even a header is left."""
-        size, unit = self.manifest["segment_size"], self.manifest["sync_unit"]
-        starts = sorted(
-            first for _, first, *_, chosen in self.source.files() if chosen and first + size > lsn
-        )
-        for first in starts:
-            file = self.source.file_of(first)
-            place = max(first, -(-(lsn + 1) // unit) * unit)
-            while file is not None and place < first - SEGMENT_HEADER + size:
-                result, header, *_ = self.source.probe(file, place % size)
-                if header is None or result != GOOD or header[0] != place:
-                    place += unit
-                    continue
-                if self.source.epoch_at(place) in (0, header[6]):
-                    self.report.gaps.append((lsn, place))
-                    self.source.follow(place, header[8])
+    def _resync(self, lsn: int) -> bool:
+        """Find the next commit behind a place where the log cannot be followed."""
+        chosen = [(first, number) for number, first, *_, chosen in self.source.files() if chosen and first]
+        for first, file in sorted(chosen):
+            turn = first - SEGMENT_HEADER
+            offset: int | None = max(SEGMENT_HEADER, lsn + CELL - turn)
+            while offset is not None and offset < self.size:
+                offset = self.source.find(file, offset)
+                if offset is None:
+                    break
+                _, header, *_ = self.source.probe(file, offset)
+                if header is not None and self.source.epoch_at(turn + offset) in (0, header[6]):
+                    if lsn >= self.begin or turn + offset > lsn >= turn + SEGMENT_HEADER:
+                        self.report.gaps.append((lsn, turn + offset))
+                    self.source.follow(turn + offset, header[8])
                     return True
-                place += unit
-        self.report.gaps.append((lsn, self.proven))
+                offset += CELL
+        if lsn < self.proven:
+            self.report.gaps.append((lsn, self.proven))
         return False
+
+    # --- what becomes of it
+
+    def message(self, id: int, room: int) -> Live | None:
+        """The message as it is to be written; None when it is not proven."""
+        state = self.replay.states[id]
+        found, content, stored, trusted = self.replay.read(self.source, id)
+        if content is None or stored is None:
+            return None
+        try:
+            body = unpacked(content, found)
+        except ValueError:
+            return None
+        if not trusted:
+            self.salvaged.add(id)
+        due = int(found.attributes.get("due_ns", 0)) if stored[3] & FRAME_DUE else 0
+        message = Live(
+            id,
+            state.queue,
+            state.level,
+            stored[3] & (FRAME_DUE | FRAME_EXPIRES),
+            without_block(stored[5]),
+            body,
+            0 if found.copied else found.time_ns,
+            handouts=state.handouts,
+            excused=state.excused,
+            suspect=state.suspect,
+            parked=state.parked,
+            due_ns=state.due_ns,
+            due_put_ns=due if due > found.time_ns else 0,
+            order=max(state.order, id + 1) if state.order else 0,
+            home=stored[1],
+        )
+        if message.stored + HEADER_BYTES + FRAME_BYTES * 4 > room and not isinstance(content, bytes):
+            message.block, message.block_start, message.body_length = (
+                content,
+                found.block_start,
+                found.body_length,
+            )
+            message.flags |= FRAME_BLOCK
+            message.body = b""
+        return message
+
+
+def write(rescue: Rescue, writer: Writer) -> None:
+    """Write what lives, and count."""
+    replay, report = rescue.replay, rescue.report
+    writer.operations(queue_operations(replay.queues))
+    moves = [(max(state.order, id + 1), id) for id, state in replay.states.items() if state.order]
+    messages = Messages(writer, moves, replay.queues)
+    for id in sorted(replay.states):
+        if replay.states[id].queue not in replay.queues:
+            report.lost_ids.append(id)
+            continue
+        message = rescue.message(id, writer.room)
+        if message is None:
+            report.lost_ids.append(id)
+            continue
+        messages.add(message)
+        report.messages += 1
+    messages.finish()
+    known = [found for found in replay.registrations.values() if found.queue in replay.queues]
+    writer.operations(registration_operations(known))
+    writer.operations(stop_operations(replay.queues))
+    report.salvaged = len(rescue.salvaged & replay.states.keys())
+    report.queues, report.registrations = len(replay.queues), len(known)
+    report.lost_ids = sorted(set(report.lost_ids))
+
+
+@contextlib.contextmanager
+def readable(path: str, target: str, report: RepairReport) -> Iterator[Inspector]:
+    """An inspector of the files; through copies of the right length when a segment has another."""
+    try:
+        yield Inspector(path)
+        return
+    except InspectionError as error:
+        if not (error.file or "").startswith("seg.") or not error.expected:
+            raise
+        size = error.expected
+    with tempfile.TemporaryDirectory(prefix=".rota-repair-", dir=os.path.dirname(os.path.abspath(target))) as copy:
+        for entry in os.scandir(path):
+            wrong = entry.name.startswith("seg.") and entry.is_file() and entry.stat().st_size != size
+            if not entry.is_file(follow_symlinks=False) or not entry.name.startswith(("seg.", "manifest")):
+                continue
+            place = os.path.join(copy, entry.name)
+            if not wrong:
+                try:
+                    os.link(entry.path, place)
+                except OSError:
+                    shutil.copyfile(entry.path, place)
+                continue
+            report.notes.append(f"{entry.name} has {entry.stat().st_size} bytes instead of {size}")
+            shutil.copyfile(entry.path, place)
+            os.truncate(place, size)
+        yield Inspector(copy)
 
 
 def repair(
-    path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
-    progress: Callable[[int, int], object] | None = None,
+    path: str | os.PathLike[str], output: str | os.PathLike[str], progress: Progress | None = None
 ) -> RepairReport:
-    """Build a new repository in `output` from what is valid of the one at `path`; report the rest."""
+    """Build a new repository in `output` from what is valid of the one at `path`; report the rest.
+
+    Raises InspectionError when not even a manifest is left, FileExistsError when `output` is not empty.
+    """
     target = os.fspath(output)
     report = RepairReport(target)
-    rescue = Rescue(os.fspath(path), report)
-    os.makedirs(target, mode=0o700, exist_ok=True)
-    if os.listdir(target):
-        raise FileExistsError(f"{target} is not empty")
-    writer = Writer(target, rescue.manifest, len(rescue.source.files()) + 1)
-    for piece in rescue.pieces():
-        writer.append(piece)
-        if progress is not None:
-            progress(min(rescue.source.where()[0], rescue.end), rescue.end)
+    with readable(os.fspath(path), target, report) as source:
+        rescue = Rescue(source, report)
+        rescue.collect(progress)
+        os.makedirs(target, mode=0o700, exist_ok=True)
+        if os.listdir(target):
+            raise FileExistsError(f"{target} is not empty")
+        writer = Writer(target, rescue.manifest)
+        write(rescue, writer)
+    next_id = max(rescue.replay.next_id, rescue.manifest["next_id_floor"])
     jump = rescue.manifest["capacity"] // CELL + 1
-    writer.finish(-(-(rescue.next_id + jump) // ID_ROUNDING) * ID_ROUNDING)
+    writer.finish(-(-(next_id + jump) // ID_ROUNDING) * ID_ROUNDING)
     return report

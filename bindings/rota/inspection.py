@@ -1,7 +1,8 @@
 """Look at the files of a repository without opening it: read the log, check every byte, save what is left.
 
     commits   the log as a recovery would accept it, one commit after the other
-    live      the messages that are not settled at the log's end
+    live      the messages that are not settled at the log's end, those below the checkpoint included
+    body      the body of such a message, checked again
     verify    every checksum of manifest, segments, commits and messages, and what a damage costs
     repair    a new repository from what is valid (rota._repair)
 
@@ -12,15 +13,16 @@ of its log is a moving target, and what is found there may be a commit that is j
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rota import _records
+from rota import _image, _records
 from rota._core import inspection as _inspection
 from rota._core.inspection import InspectionError as InspectionError
 from rota._core.inspection import Inspector
+from rota._live import Replay, replayed
+from rota._live import body as body
 from rota._live import live as live
 from rota._records import Commit as Commit
 from rota._records import Message as Message
@@ -60,23 +62,6 @@ def commits(path: Path) -> Iterator[Commit]:
         yield _records.commit(*found)
 
 
-def body(path: Path, message: Message) -> bytes:
-    """Read the body of a message that commits() or live() described; a damaged one raises ValueError."""
-    if message.damage:
-        raise ValueError(message.damage)
-    inspector = Inspector(path)
-    if message.block is None:
-        return inspector.bytes_at(message.file, message.offset, message.body_length)
-    import lz4.block
-
-    _, raw_length, stored_length, _ = struct.unpack(
-        "<4I", inspector.bytes_at(message.file, message.block, 16)
-    )
-    stored = inspector.bytes_at(message.file, message.block + 16, stored_length)
-    raw: bytes = lz4.block.decompress(stored, uncompressed_size=raw_length)
-    return raw[message.block_start : message.block_start + message.body_length]
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is not as it should be, where, and what it costs."""
@@ -90,7 +75,11 @@ class Problem:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What verify found. `verdict`: sound; torn (the next open cuts what was never acknowledged); damaged."""
+    """What verify found. `verdict`: sound; torn (the next open cuts what was never acknowledged); damaged.
+
+    `messages` are those in the commits that were read, settled ones included, `live` those below the checkpoint's begin
+    that are not settled.
+    """
 
     verdict: Literal["sound", "torn", "damaged"] = "sound"
     case: str = ""
@@ -98,6 +87,7 @@ class VerifyReport:
     files: int = 0
     commits: int = 0
     messages: int = 0
+    live: int = 0
     bytes: int = 0
     end_lsn: int = 0
     proven_lsn: int = 0
@@ -119,11 +109,9 @@ def verify(path: Path, progress: Progress | None = None) -> VerifyReport:
     try:
         inspector = Inspector(path)
     except InspectionError as error:
-        status, file, offset, _, _, detail, _ = error.args
         report.verdict = "damaged"
-        report.problems.append(
-            Problem(file, offset, f"{status}: {detail}", "the repository cannot be opened")
-        )
+        what = f"{error.code}: {error.detail}"
+        report.problems.append(Problem(error.file or "", error.offset or 0, what, "the repository cannot be opened"))
         return report
     manifest = inspector.manifest()
     _verify_manifest(path, report)
@@ -132,12 +120,13 @@ def verify(path: Path, progress: Progress | None = None) -> VerifyReport:
     total = len(files) * manifest["segment_size"]
     _verify_headers(files, report)
     _verify_end(inspector, report)
+    replay = _verify_checkpoint(inspector, report)
     inspector.restart()
-    covered = _verify_walk(inspector, report, progress, total)
+    covered = _verify_walk(inspector, report, progress, total, replay)
     begin = manifest["checkpoint"][0] or HEADER_BYTES
     for number, first_lsn, *_, header, chosen in files:
         if header == GOOD and chosen and number not in covered and 0 < first_lsn < begin:
-            _verify_old(inspector, number, first_lsn, manifest, report)
+            _verify_old(inspector, number, first_lsn, manifest, report, replay)
     if any(not problem.harmless for problem in report.problems):
         report.verdict = "damaged"
     return report
@@ -193,36 +182,85 @@ def _verify_end(inspector: Inspector, report: VerifyReport) -> None:
         )
 
 
-def _verify_messages(commit: Commit, report: VerifyReport) -> None:
+def _verify_checkpoint(inspector: Inspector, report: VerifyReport) -> Replay | None:
+    """Check the checkpoint and each message below its begin; what lives at the end, None when it does not tell."""
+    image = _image.read_image(inspector)
+    if image is not None and image.problem:
+        size = inspector.manifest()["segment_size"]
+        block = inspector.manifest()["checkpoint"][1]
+        file = inspector.file_of(block)
+        report.problems.append(
+            Problem(
+                "checkpoint" if file is None else name_of(file),
+                block % size,
+                f"checkpoint: {image.problem}",
+                "open refuses; a repair brings settled messages back",
+            )
+        )
+        return None
+    for segment in image.segments.values() if image is not None else ():
+        if segment.live and segment.now is None:
+            what = f"the segment at position {segment.first_lsn} is missing"
+            report.problems.append(
+                Problem("log", segment.first_lsn, what, f"{segment.live} messages are lost and open refuses")
+            )
+    replay = replayed(inspector, image, report.proven_lsn)
+    begin = inspector.manifest()["checkpoint"][0]
+    for id in sorted(id for id, state in replay.states.items() if state.lsn < begin):
+        message = replay.read(inspector, id)[0]
+        report.live += 1
+        if message.damage and replay.states[id].file is not None:
+            cost = f"message {id} cannot be read"
+            report.problems.append(Problem(name_of(message.file), message.place, message.damage, cost))
+    return replay
+
+
+def _verify_messages(commit: Commit, report: VerifyReport, replay: Replay | None, below: bool = False) -> None:
     report.commits += 1
     report.messages += len(commit.messages)
     report.bytes += commit.length
     for message in commit.messages:
-        if message.damage:
-            harmless = commit.lsn >= report.proven_lsn
-            cost = "the next open cuts the log here" if harmless else f"message {message.id} cannot be read"
-            report.problems.append(
-                Problem(name_of(commit.file), message.offset, message.damage, cost, harmless)
-            )
-            if harmless and report.verdict == "sound":
-                report.verdict = "torn"
+        if not message.damage:
+            continue
+        torn = commit.lsn >= report.proven_lsn
+        if torn:
+            cost = "the next open cuts the log here"
+            report.verdict = "torn" if report.verdict == "sound" else report.verdict
+        elif replay is None or _lies_there(replay, commit, message):
+            cost = f"message {message.id} cannot be read"
+        else:
+            cost = "none: the message is settled"
+        harmless = torn or cost.startswith("none")
+        if harmless or not below or replay is None:  # below the begin those that live were checked
+            report.problems.append(Problem(name_of(commit.file), message.offset, message.damage, cost, harmless))
+
+
+def _lies_there(replay: Replay, commit: Commit, message: Message) -> bool:
+    """Whether this very frame is that of a live message."""
+    state = replay.states.get(message.id)
+    return state is not None and state.lsn == commit.lsn - commit.offset + message.place
 
 
 def _verify_walk(
-    inspector: Inspector, report: VerifyReport, progress: Progress | None, total: int
+    inspector: Inspector, report: VerifyReport, progress: Progress | None, total: int, replay: Replay | None
 ) -> set[int]:
     """Check the messages of the accepted commits; return the files that they lie in."""
     covered = set()
     while (found := inspector.step()) is not None:
         covered.add(found[0])
-        _verify_messages(_records.commit(*found), report)
+        _verify_messages(_records.commit(*found), report, replay)
         if progress is not None:
             progress(min(report.bytes, total), total)
     return covered
 
 
 def _verify_old(
-    inspector: Inspector, file: int, first_lsn: int, manifest: dict[str, Any], report: VerifyReport
+    inspector: Inspector,
+    file: int,
+    first_lsn: int,
+    manifest: dict[str, Any],
+    report: VerifyReport,
+    replay: Replay | None,
 ) -> None:
     """Check a segment below the checkpoint, which the walk does not reach: commit behind commit."""
     size, unit = manifest["segment_size"], manifest["sync_unit"]
@@ -232,7 +270,8 @@ def _verify_old(
         result, header, operations, messages, _ = inspector.probe(file, offset)
         if result == GOOD and header is not None and header[0] == turn + offset:
             assert operations is not None and messages is not None
-            _verify_messages(_records.commit(file, offset, 0, header, operations, messages), report)
+            commit = _records.commit(file, offset, 0, header, operations, messages)
+            _verify_messages(commit, report, replay, below=True)
             offset += header[1]
         elif offset % unit:
             offset = -(-offset // unit) * unit

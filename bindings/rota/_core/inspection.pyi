@@ -1,11 +1,25 @@
 import os
 from typing import Any, TypeAlias, final
 
+from rota.errors import RotaError
+
 _Header: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
 _Operation: TypeAlias = tuple[int, int, int, int, int, int, bytes]
 _Message: TypeAlias = tuple[int, int, int, int, int, bytes, int, int, int]
 
-class InspectionError(Exception): ...
+class InspectionError(RotaError):
+    code: str  # type: ignore[misc]
+    detail: str
+    def __init__(
+        self,
+        code: str = "CORRUPT",
+        file: str | None = None,
+        offset: int = 0,
+        expected: int = 0,
+        found: int = 0,
+        detail: str = "",
+        errno: int = 0,
+    ) -> None: ...
 
 @final
 class Directory:
@@ -27,25 +41,13 @@ class Inspector:
     def probe(
         self, file: int, offset: int
     ) -> tuple[int, _Header | None, list[_Operation] | None, list[_Message] | None, int]: ...
+    def find(self, file: int, offset: int) -> int | None: ...
+    def message_at(
+        self, file: int, place: int
+    ) -> tuple[int, int, _Header | None, bool, _Message | None, bytes | tuple[int, bytes] | None]: ...
     def bytes_at(self, file: int, offset: int, length: int) -> bytes: ...
+    def sum(self, data: bytes, so_far: int | None = None) -> int: ...
     def epoch_at(self, lsn: int) -> int: ...
-
-@final
-class Builder:
-    def __new__(
-        cls,
-        path: str | os.PathLike[str],
-        uuid: bytes,
-        salt: int,
-        segment_size: int,
-        capacity: int,
-        sync_unit: int,
-        compression: int,
-        created_at_ns: int,
-    ) -> Builder: ...
-    def segment(self, file: int, first_lsn: int) -> bytes: ...
-    def seal(self, commit: bytearray) -> tuple[bytes, int]: ...
-    def finish(self, next_id: int) -> None: ...
 
 def layout() -> dict[str, tuple[int, list[tuple[str, int, int]]]]: ...
 def recovery_table() -> list[tuple[int, str, str, int, int, int]]: ...

@@ -16,7 +16,4 @@ cdef class Inspector:
     cdef rota_error error
     cdef Directory directory
 
-cdef class Builder:
-    cdef rota_handle *h  # of the directory
-    cdef rota_error error
-    cdef Directory directory
+cdef int check(int status, rota_error *error) except -1

@@ -9,6 +9,8 @@ What holds:
 
 import os
 
+from rota.errors import RotaError
+
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -25,16 +27,29 @@ from engine.recovery cimport *
 from engine.scan cimport *
 from engine.status cimport *
 
-from rota._core.manifest cimport manifest_create, manifest_read, manifest_write
+from rota._core.manifest cimport manifest_read
 from rota._core.platform cimport failpoints, table
 from rota._core.reader cimport NO_FILE, log_file, reader_bytes, reader_close, reader_find, reader_open
 from rota._core.recovery cimport recovery, recovery_find_end
-from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_create, segment_name
 from rota._core.walk cimport *
 
 
-class InspectionError(Exception):
-    """What stopped the inspection: status name, file, offset, expected, found, detail, errno."""
+class InspectionError(RotaError):
+    """What stopped an inspection; `code` is the name of the status that an open would end with, `detail` the reason."""
+
+    def __init__(self, str code="CORRUPT", file=None, offset=0, expected=0, found=0, str detail="", errno=0):
+        super().__init__(detail, file=file or None, offset=offset, expected=expected, found=found, errno=errno)
+        self.args = (code, file or "", offset, expected, found, detail, errno)  # what a copy is made from
+        self.code = code
+        self.detail = detail
+
+    def __str__(self):
+        where = f"{self.file} at byte {self.offset}" if self.file else ""
+        text = f"{self.detail} ({os.strerror(self.errno)})" if self.errno else self.detail
+        return f"{text} [{where}]" if where else text
+
+
+InspectionError.__module__ = "rota.inspection"
 
 
 cdef object raised(rota_error *error):
@@ -49,8 +64,16 @@ cdef tuple header_tuple(const rota_commit_header *header):
             header.token_generation, header.token_number)
 
 
+cdef tuple frame_tuple(const uint8_t *commit, const rota_commit_header *header, const rota_frame *frame, uint32_t index,
+                       int result):
+    """(id, queue, priority, flags, body_length, attributes, offset of the body, result, place in the block)."""
+    return (rota_frame_id(header, frame, index), frame.queue, frame.priority, frame.flags, frame.body_length,
+            (commit + frame.offset)[:frame.attribute_bytes], frame.offset + frame.attribute_bytes, result,
+            frame.id if frame.flags & ROTA_FRAME_BLOCK else 0)
+
+
 cdef list frame_tuples(const uint8_t *commit, const rota_commit_header *header, uint32_t salt_crc):
-    """(id, queue, priority, flags, body_length, attributes, offset of the body, result, place in the block) of each."""
+    """A frame_tuple of each message."""
     cdef rota_frame frame
     cdef rota_block_memory memory
     cdef uint32_t index
@@ -66,9 +89,7 @@ cdef list frame_tuples(const uint8_t *commit, const rota_commit_header *header, 
             found.append((rota_frame_id(header, &frame, index), 0, 0, 0, 0, b"", 0, ROTA_SCAN_DIRECTORY, 0))
             continue
         result = rota_frame_check(commit, header, &frame, salt_crc, &memory)
-        found.append((rota_frame_id(header, &frame, index), frame.queue, frame.priority, frame.flags,
-                      frame.body_length, (commit + frame.offset)[:frame.attribute_bytes],
-                      frame.offset + frame.attribute_bytes, result, frame.id if frame.flags & ROTA_FRAME_BLOCK else 0))
+        found.append(frame_tuple(commit, header, &frame, index, result))
     return found
 
 
@@ -82,6 +103,33 @@ cdef list operation_tuples(const uint8_t *commit, const rota_commit_header *head
     while rota_op_next(&cursor, &op, &extra):
         found.append((op.kind, op.detail, op.queue, op.id, op.a, op.b, extra[:op.extra_bytes]))
     return found
+
+
+cdef tuple inspect_frame(const uint8_t *commit, rota_commit_header *header, const rota_frame *frame, uint64_t offset,
+                         uint64_t length, bint trusted, uint32_t salt_crc):
+    """What message_at returns, once `length` bytes of the commit are there."""
+    cdef rota_block_memory memory
+    cdef rota_block block
+    cdef int result = ROTA_SCAN_DIRECTORY
+    cdef uint32_t at, index = (frame.back - <uint32_t>sizeof(rota_commit_header) - header.op_bytes) // 32
+    cdef tuple named = header_tuple(header)
+    memset(&memory, 0, sizeof(memory))
+    header.length = <uint32_t>length
+    if rota_frame_fits(frame, frame.back, frame.back + sizeof(rota_frame), length,
+                       frame.flags & ROTA_FRAME_COPIED != 0):
+        result = rota_frame_check(commit, header, frame, salt_crc, &memory)
+    else:
+        return result, offset, named, trusted, None, None
+    message = frame_tuple(commit, header, frame, index, result)
+    if result != ROTA_SCAN_OK:
+        return result, offset, named, trusted, message, None
+    if not frame.flags & ROTA_FRAME_BLOCK:
+        at = frame.offset + frame.attribute_bytes
+        return result, offset, named, trusted, message, (commit + at)[:frame.body_length]
+    at = rota_frame_block(commit, header, frame)
+    memcpy(&block, commit + at, sizeof(block))
+    return (result, offset, named, trusted, message,
+            (block.raw_length, (commit + at + sizeof(block))[:block.stored_length]))
 
 
 cdef int check(int status, rota_error *error) except -1:
@@ -239,6 +287,59 @@ cdef class Inspector:
         return (result, header_tuple(&header), operation_tuples(bytes, &header) if result == ROTA_SCAN_OK else None,
                 frame_tuples(bytes, &header, self.h.salt_crc), rota_commit_chain(self.h.salt, &header))
 
+    def find(self, uint32_t file, uint64_t offset):
+        """Where the first commit at or behind `offset` starts whose header and metadata check and name this turn, or None."""
+        cdef rota_commit_header header
+        cdef const uint8_t *bytes = NULL
+        cdef uint64_t size = self.h.segment_size
+        cdef uint64_t turn
+        if file >= ROTA_SEGMENT_COUNT_MAX or not self.r.reader.files[file].present:
+            return None
+        turn = self.r.reader.files[file].first_lsn - ROTA_SEGMENT_HEADER_SIZE
+        offset = rota_round_up(offset if offset > ROTA_SEGMENT_HEADER_SIZE else ROTA_SEGMENT_HEADER_SIZE, ROTA_CELL)
+        while offset + sizeof(header) <= size:
+            check(reader_bytes(&self.r.reader, file, offset, sizeof(header), &bytes, &self.error), &self.error)
+            if (<const uint32_t *>bytes)[0] == ROTA_COMMIT_MAGIC and rota_commit_check(
+                    bytes, size - offset, self.h.salt_crc, turn + offset, &header) == ROTA_SCAN_OK:
+                check(reader_bytes(&self.r.reader, file, offset, header.length, &bytes, &self.error), &self.error)
+                if rota_commit_meta_check(bytes, &header, self.h.salt_crc) == ROTA_SCAN_OK:
+                    return offset
+            offset += ROTA_CELL
+        return None
+
+    def message_at(self, uint32_t file, uint64_t place):
+        """(result, offset of the commit, its header or None, trusted, message or None, content) of one frame header.
+
+        trusted: the commit's header matches its checksum.  content: the body, or (raw length, stored bytes) of the
+        block that it lies in; None when it does not match its checksum.
+        """
+        cdef rota_commit_header header
+        cdef rota_frame frame
+        cdef const uint8_t *bytes = NULL
+        cdef uint64_t size = self.h.segment_size
+        cdef uint64_t offset, length
+        cdef bint trusted
+        if file >= ROTA_SEGMENT_COUNT_MAX or not self.r.reader.files[file].present or place + sizeof(frame) > size:
+            return ROTA_SCAN_SHORT, 0, None, False, None, None
+        check(reader_bytes(&self.r.reader, file, place, sizeof(frame), &bytes, &self.error), &self.error)
+        memcpy(&frame, bytes, sizeof(frame))
+        if frame.back < sizeof(header) or frame.back + ROTA_SEGMENT_HEADER_SIZE > place:
+            return ROTA_SCAN_DIRECTORY, 0, None, False, None, None
+        offset = place - frame.back
+        check(reader_bytes(&self.r.reader, file, offset, sizeof(header), &bytes, &self.error), &self.error)
+        trusted = rota_commit_check(bytes, size - offset, self.h.salt_crc, 0, &header) == ROTA_SCAN_OK
+        if trusted:
+            trusted = rota_commit_directory_offset(&header) <= frame.back < rota_commit_data_offset(&header)
+        memcpy(&header, bytes, sizeof(header))
+        if trusted:
+            length = header.length
+        else:  # its frame may be whole all the same
+            length = <uint64_t>frame.offset + frame.attribute_bytes + frame.body_length
+            if frame.flags & ROTA_FRAME_BLOCK or length > size - offset or frame.offset < frame.back + sizeof(frame):
+                return ROTA_SCAN_DIRECTORY, offset, header_tuple(&header), False, None, None
+        check(reader_bytes(&self.r.reader, file, offset, length, &bytes, &self.error), &self.error)
+        return inspect_frame(bytes, &header, &frame, offset, length, trusted, self.h.salt_crc)
+
     def bytes_at(self, uint32_t file, uint64_t offset, uint64_t length):
         """A copy of some bytes of a segment."""
         cdef const uint8_t *bytes = NULL
@@ -248,107 +349,14 @@ cdef class Inspector:
         check(reader_bytes(&self.r.reader, file, offset, length, &bytes, &self.error), &self.error)
         return bytes[:length]
 
+    def sum(self, bytes data, so_far=None):
+        """The salted checksum of the data, or of what came before and the data."""
+        cdef uint32_t start = self.h.salt_crc if so_far is None else so_far
+        return rota_crc32c(start, <const uint8_t *>data, len(data))
+
     def epoch_at(self, uint64_t lsn):
         """The epoch that the manifest has for a position; 0 for one before the first that it lists."""
         return epoch_at(&self.h.manifest, lsn)
-
-
-cdef void seal_block(uint8_t *commit, uint64_t offset, uint64_t length, uint32_t salt_crc) noexcept:
-    """Sum one compressed block again; a place outside the commit is left to the check that follows."""
-    cdef rota_block block
-    if offset == 0 or offset + sizeof(block) > length:
-        return
-    memcpy(&block, commit + offset, sizeof(block))
-    if block.stored_length > length - offset - sizeof(block):
-        return
-    block.crc = rota_crc32c(salt_crc, <uint8_t *>&block + 4, sizeof(block) - 4)
-    block.crc = rota_crc32c(block.crc, commit + offset + sizeof(block), block.stored_length)
-    memcpy(commit + offset, &block, sizeof(block))
-
-
-@cython.final
-@cython.no_gc
-cdef class Builder:
-    """A new repository directory whose log is written by repair: every byte comes from the caller, every sum is new."""
-
-    def __cinit__(self, path, bytes uuid, uint64_t salt, uint64_t segment_size, uint64_t capacity, uint32_t sync_unit,
-                  uint32_t compression, uint64_t created_at_ns):
-        cdef rota_manifest_sector *fresh
-        self.directory = Directory(path)
-        self.h = self.directory.h
-        fresh = &self.h.manifest
-        self.h.read_only = 0
-        memcpy(fresh.uuid, <const uint8_t *>uuid, 16 if len(uuid) == 16 else 0)
-        fresh.salt = salt
-        fresh.segment_size = segment_size
-        fresh.capacity = capacity
-        fresh.sync_unit = sync_unit
-        fresh.compression = compression
-        fresh.created_at_ns = created_at_ns
-        fresh.next_id_floor = 1
-        fresh.epoch_count = 1
-        fresh.epochs[0].epoch = 1
-        fresh.epochs[0].start_lsn = ROTA_SEGMENT_HEADER_SIZE
-        check(manifest_create(self.h, &self.error), &self.error)
-        self.directory.take_manifest()
-
-    def segment(self, uint32_t file, uint64_t first_lsn):
-        """Create a segment and return the bytes of its header."""
-        cdef rota_segment_header header
-        check(segment_create(self.h, file, True, &self.error), &self.error)
-        memset(&header, 0, sizeof(header))
-        header.magic = ROTA_SEGMENT_MAGIC
-        header.version = ROTA_FORMAT_VERSION
-        header.byte_order = ROTA_BYTE_ORDER
-        header.file_number = file
-        memcpy(header.uuid, self.h.uuid, 16)
-        header.first_lsn = first_lsn
-        header.epoch = 1
-        header.generation = 1
-        header.segment_size = self.h.segment_size
-        header.created_at_ns = self.h.manifest.created_at_ns
-        header.crc = rota_segment_header_crc(self.h.salt_crc, &header)
-        return (<const uint8_t *>&header)[:sizeof(header)]
-
-    def seal(self, bytearray commit):
-        """Sum a commit whose header lacks only its sums: (its bytes, its chain id)."""
-        cdef rota_commit_header header
-        cdef rota_frame frame
-        cdef uint8_t *data = commit
-        cdef uint64_t place
-        cdef uint32_t index
-        if <uint64_t>len(commit) < sizeof(header):
-            raise ValueError("shorter than a header")
-        memcpy(&header, data, sizeof(header))
-        if header.length != <uint64_t>len(commit) or rota_commit_data_offset(&header) > header.length:
-            raise ValueError("the lengths contradict each other")
-        header.magic = ROTA_COMMIT_MAGIC
-        header.version = ROTA_FORMAT_VERSION
-        for index in range(header.message_count):
-            place = rota_commit_directory_offset(&header) + index * sizeof(frame)
-            memcpy(&frame, data + place, sizeof(frame))
-            frame.back = <uint32_t>place
-            if not rota_frame_fits(&frame, place, rota_commit_data_offset(&header), header.length,
-                                   header.flags & ROTA_COMMIT_COPIES != 0):
-                raise ValueError("a message does not fit")
-            frame.crc = rota_frame_crc(self.h.salt_crc, &frame, data + frame.offset)
-            memcpy(data + place, &frame, sizeof(frame))
-            if frame.flags & ROTA_FRAME_BLOCK:
-                seal_block(data, rota_frame_block(data, &header, &frame), header.length, self.h.salt_crc)
-        header.meta_crc = rota_crc32c(self.h.salt_crc, data + sizeof(header),
-                                      rota_commit_data_offset(&header) - sizeof(header))
-        header.header_crc = rota_commit_header_crc(self.h.salt_crc, &header)
-        memcpy(data, &header, sizeof(header))
-        if rota_commit_check(data, header.length, self.h.salt_crc, header.lsn, &header) != ROTA_SCAN_OK \
-                or rota_commit_meta_check(data, &header, self.h.salt_crc) != ROTA_SCAN_OK:
-            raise ValueError("the commit would not be read back")
-        return bytes(commit), rota_commit_chain(self.h.salt, &header)
-
-    def finish(self, uint64_t next_id):
-        """Write the floor of the ids, durably."""
-        cdef rota_manifest_sector following = self.h.manifest
-        following.next_id_floor = next_id
-        check(manifest_write(self.h, &following, &self.error), &self.error)
 
 
 def layout():
