@@ -42,7 +42,6 @@ __all__ = [
     "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge", "Misuse", "NotARepository",
     "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped", "ReadOnlyError", "RotaError",
     "StaleClerk", "StaleLeader", "StateError", "SystemCallError", "TransactionTooLarge", "VersionMismatch",
-    "error_for",
 ]  # fmt: skip
 
 
@@ -86,12 +85,14 @@ class RotaError(Exception):
         return f"{text} [{where}]" if where else text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.args, dict(self.__dict__))
+        # Where OSError is a base, errno is a field of the C struct and stands in no __dict__.
+        return _rebuild, (type(self), self.args, {**self.__dict__, "errno": self.errno})
 
 
 def _rebuild(cls: type[RotaError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> RotaError:
     error = cls(*arguments)
-    error.__dict__.update(fields)
+    for name, value in fields.items():
+        setattr(error, name, value)
     return error
 
 
@@ -156,7 +157,7 @@ class LogFailed(RotaError):
 
 
 class OutcomeUnknown(RotaError):
-    """The commit is visible, but a sync failed, so whether it is durable is not known until the repository is reopened."""
+    """The commit is visible, but a sync failed: whether it is durable is not known until the repository is reopened."""
 
     code = "OUTCOME_UNKNOWN"
 

@@ -21,7 +21,7 @@ _KINDS = {1: "put", 2: "get"}
 
 
 class LastOperation(NamedTuple):
-    """The last tagged operation: "put" or "get", the id of its message (None when it had none), its tag, its message."""
+    """The last tagged operation: "put" or "get", the id of its message (None: it had none), its tag, its message."""
 
     kind: str
     id: int | None
