@@ -184,7 +184,9 @@ def test_a_reopen_keeps_order_counts_and_registrations(directory: pathlib.Path) 
     with rota.open(directory / "r", capacity=CAPACITY) as repo:
         assert repo.recovery.clean
         queue = repo.queue("q")
-        assert queue.register("clerk").last.tag == b"tag"
+        last = queue.register("clerk").last
+        assert last is not None
+        assert last.tag == b"tag"
         bodies = [b"tagged", *(b"%d" % number for number in range(300))]
         for body in bodies:
             message = queue.get(timeout=0)
@@ -214,8 +216,11 @@ def differences(expected: dict[str, dict[str, list[int]]], found: dict[str, dict
     lines = []
     for name in sorted({*expected, *found}):
         was, is_now = expected.get(name, {}), found.get(name, {})
-        lines += [f"{name} {key}: {was.get(key)} -> {is_now.get(key)}" for key in sorted({*was, *is_now}, key=int)
-                  if was.get(key) != is_now.get(key)]
+        lines += [
+            f"{name} {key}: {was.get(key)} -> {is_now.get(key)}"
+            for key in sorted({*was, *is_now}, key=int)
+            if was.get(key) != is_now.get(key)
+        ]
     return "\n".join(lines)
 
 
