@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rota._core import directory as _directory
 from rota._core import queue as _queue
@@ -19,7 +19,9 @@ from rota.registration import Registration
 from rota.sizes import block_size, parse_size, segment_size_for
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
-__all__ = ["Repository", "open"]
+__all__ = ["Durability", "Repository", "open"]
+
+Durability: TypeAlias = Literal["sync", "interval", "none"]
 
 _log = logging.getLogger("rota")
 _DEFAULTS: dict[str, Any] = {
@@ -39,11 +41,11 @@ def open(
     create: bool = True,
     read_only: bool = False,
     capacity: int | str = "4 GiB",
-    durability: str = "sync",
+    durability: Durability = "sync",
     sync_interval: float = 0.05,
     sync_bytes: int | str = "8 MiB",
     sync_count: int = 100_000,
-    compression: str | None = None,
+    compression: Literal["lz4"] | None = None,
     insist: bool = False,
 ) -> Repository:
     """Open the repository in a directory, making it when there is none and `create` is true.
@@ -198,7 +200,7 @@ class Repository:
             _transaction.write_registration(self._store, queue.number_, registration.encode(), stable, False)
         return registration
 
-    def transaction(self, token: int | None = None, durability: str | None = None) -> _transaction.Transaction:
+    def transaction(self, token: int | None = None, durability: Durability | None = None) -> _transaction.Transaction:
         """Operations of any queues that are committed together: `with repo.transaction() as t: ...`."""
         return _transaction.Transaction(self._store, self, token, durability)
 

@@ -1,11 +1,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
+
+from typing_extensions import Buffer
 
 from rota._core.batch import Batch
 from rota._core.message import Message
 from rota._core.put import Receipt
 from rota.registration import Registration
-from rota.repository import Repository
+from rota.repository import Durability, Repository
 from rota.statistics import QueueStatistics
 
 @final
@@ -18,30 +20,30 @@ class Queue:
     def number_(self) -> int: ...
     def put(
         self,
-        body: bytes | bytearray | memoryview,
+        body: Buffer,
         key: bytes | str | None = None,
         headers: Mapping[str, bytes | str | int | float | bool] | None = None,
-        priority: int = ...,
-        delay: float = ...,
+        priority: int = 0,
+        delay: float = 0.0,
         ttl: float | None = None,
         timeout: float | None = None,
-        durability: str | None = None,
+        durability: Durability | None = None,
     ) -> Receipt: ...
-    def put_nowait(self, body: bytes | bytearray | memoryview) -> Receipt: ...
+    def put_nowait(self, body: Buffer) -> Receipt: ...
     def put_many(
         self,
-        bodies: Iterable[bytes | bytearray | memoryview],
+        bodies: Iterable[Buffer],
         priority: int = 0,
         timeout: float | None = None,
-        durability: str | None = None,
-        compression: str | None = None,
+        durability: Durability | None = None,
+        compression: Literal["lz4", "none"] | None = None,
     ) -> Receipt: ...
-    def put_array(self, array: Any, timeout: float | None = None, durability: str | None = None) -> Receipt: ...
+    def put_array(self, array: Any, timeout: float | None = None, durability: Durability | None = None) -> Receipt: ...
     def get(self, timeout: float | None = None) -> Message: ...
     def get_nowait(self) -> Message: ...
     def get_many(self, count: int, timeout: float | None = 0, durable_only: bool = False) -> Batch: ...
     def get_array(self, count: int, dtype: Any, timeout: float | None = 0) -> Batch: ...
-    def ack(self, messages: Message | Batch | Iterable[Message], durability: str | None = None) -> None: ...
+    def ack(self, messages: Message | Batch | Iterable[Message], durability: Durability | None = None) -> None: ...
     def read(self, id: int) -> Message: ...
     def peek(self) -> Message: ...
     def browse(self) -> Iterator[Message]: ...

@@ -2,13 +2,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
+from typing_extensions import Buffer
+
 from rota._core.batch import Batch
 from rota._core.message import Message
 from rota._core.put import Receipt
 from rota._core.queue import Queue
 from rota._core.store import Store
 from rota.registration import Registration
-from rota.repository import Repository
+from rota.repository import Durability, Repository
 
 @final
 class PendingReceipt:
@@ -26,7 +28,7 @@ class PendingReceipt:
 @final
 class Transaction:
     def __init__(
-        self, store: Store, repository: Repository, token: int | None = None, durability: str | None = None
+        self, store: Store, repository: Repository, token: int | None = None, durability: Durability | None = None
     ) -> None: ...
     @property
     def repository(self) -> Repository: ...
@@ -39,7 +41,7 @@ class Transaction:
     def put(
         self,
         queue: Queue,
-        body: bytes | bytearray | memoryview,
+        body: Buffer,
         key: bytes | str | None = None,
         headers: Mapping[str, bytes | str | int | float | bool] | None = None,
         priority: int = 0,
@@ -49,7 +51,7 @@ class Transaction:
     def put_many(
         self,
         queue: Queue,
-        bodies: Iterable[bytes | bytearray | memoryview],
+        bodies: Iterable[Buffer],
         keys: Iterable[bytes | str | None] | None = None,
         priority: int = 0,
     ) -> PendingReceipt: ...
