@@ -13,20 +13,57 @@ Layers: `rota._core` (compiled: the log and what owns it) under the modules of t
 
 from __future__ import annotations
 
-from rota._core.batch import Batch as Batch
-from rota._core.message import Message as Message
-from rota._core.put import Receipt as Receipt
-from rota._core.queue import Queue as Queue
-from rota._core.transaction import PendingReceipt as PendingReceipt
-from rota._core.transaction import Transaction as Transaction
-from rota.errors import *  # noqa: F403
-from rota.errors import RotaError as RotaError
-from rota.registration import LastOperation as LastOperation
-from rota.registration import Registration as Registration
-from rota.repository import Repository as Repository
-from rota.repository import open as open
-from rota.statistics import QueueStatistics as QueueStatistics
-from rota.statistics import Recovery as Recovery
-from rota.statistics import RepositoryStatistics as RepositoryStatistics
+from rota._core.batch import Batch
+from rota._core.message import Message
+from rota._core.put import Receipt
+from rota._core.queue import Queue
+from rota._core.transaction import PendingReceipt, Transaction
+from rota.errors import (
+    ClosedError,
+    Corrupt,
+    DiskFull,
+    Empty,
+    Fenced,
+    FileSystemRefused,
+    ForeignFiles,
+    ForkedHandleError,
+    Full,
+    InUse,
+    Killed,
+    LeaseLost,
+    LockHeld,
+    LogFailed,
+    MessageTooLarge,
+    Misuse,
+    NotARepository,
+    NotFound,
+    OpenError,
+    OptionMismatch,
+    OutcomeUnknown,
+    QueueStopped,
+    ReadOnlyError,
+    RotaError,
+    StaleClerk,
+    StaleLeader,
+    StateError,
+    SystemCallError,
+    TransactionTooLarge,
+    VersionMismatch,
+)
+from rota.registration import LastOperation, Registration
+from rota.repository import Durability, Repository, open
+from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
+
+# What a program uses, then the figures, then the errors.
+__all__ = [
+    "Batch", "Durability", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt", "Registration",
+    "Repository", "Transaction", "open",
+    "QueueStatistics", "Recovery", "RepositoryStatistics",
+    "ClosedError", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
+    "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",
+    "Misuse", "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped",
+    "ReadOnlyError", "RotaError", "StaleClerk", "StaleLeader", "StateError", "SystemCallError",
+    "TransactionTooLarge", "VersionMismatch",
+]  # fmt: skip
 
 __version__ = "0.1.0"

@@ -30,6 +30,9 @@
         ├── ForkedHandleError
         ├── ClosedError
         └── ReadOnlyError
+
+A code is the name of the engine's status and keeps its meaning from version to version.  TypeError, ValueError and
+OverflowError, for arguments that are wrong in themselves, come from outside this tree.
 """
 
 from __future__ import annotations
