@@ -6,9 +6,9 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from rota._core import directory as _directory
 from rota._core import queue as _queue
@@ -19,9 +19,26 @@ from rota.registration import Registration
 from rota.sizes import block_size, parse_size, segment_size_for
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
-__all__ = ["Durability", "Repository", "open"]
+__all__ = ["ChangeableOptions", "Durability", "QueueOptions", "Repository", "open"]
 
 Durability: TypeAlias = Literal["sync", "interval", "none"]
+
+
+class ChangeableOptions(TypedDict, total=False):
+    """What configure() takes: counts of messages and attempts (None: no bound), seconds of a lease, the order."""
+
+    max_messages: int | None
+    max_attempts: int | None
+    lease: float
+    order: Literal["skip", "group", "strict"]
+
+
+class QueueOptions(ChangeableOptions, total=False):
+    """What repo.queue() takes: besides, what is fixed when the queue is made."""
+
+    error_queue: str | None
+    volatile: bool
+
 
 _log = logging.getLogger("rota")
 _DEFAULTS: dict[str, Any] = {
@@ -104,7 +121,7 @@ class Repository:
             for ids in iter(lambda queue=queue: queue.ids(0, 1000), []):  # type: ignore[misc]
                 queue.drop(ids)
 
-    def queue(self, name: str, **options: Any) -> _queue.Queue:
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> _queue.Queue:
         """The queue of that name, made when there is none.
 
         Options (max_messages, max_attempts, error_queue, lease, order, volatile) left out take the stored values, and
@@ -138,7 +155,7 @@ class Repository:
         entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
         _directory.write_queue(self._store, 0, entries)
 
-    def _compare(self, queue: _queue.Queue, options: dict[str, Any]) -> None:
+    def _compare(self, queue: _queue.Queue, options: Mapping[str, Any]) -> None:
         stored = queue.figures()
         stored["error_queue"] = self._error_name(stored)
         for option, value in options.items():
@@ -148,7 +165,7 @@ class Repository:
                     path=self.path,
                 )
 
-    def configure(self, queue: _queue.Queue, **options: Any) -> None:
+    def configure(self, queue: _queue.Queue, **options: Unpack[ChangeableOptions]) -> None:
         """Change options of a queue: max_messages, max_attempts, lease, order."""
         fixed = set(options) - {"max_messages", "max_attempts", "lease", "order"}
         if fixed:
