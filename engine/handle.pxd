@@ -38,7 +38,6 @@ cdef extern from "rota/handle.h" nogil:
         uint64_t segment_size
         uint64_t segment_mask
         uint64_t unsynced_limit
-        uint64_t populated_lsn
         uint64_t salt
         uint32_t salt_crc
         uint32_t process

@@ -54,7 +54,6 @@ typedef struct rota_handle {
     uint64_t segment_size; /* a power of two */
     uint64_t segment_mask; /* segment_size - 1 */
     uint64_t unsynced_limit; /* more bytes than this beyond durable_lsn stop puts */
-    uint64_t populated_lsn;  /* (loose) pages of the tail's segment up to here take stores without a fault */
     uint64_t salt;
     uint32_t salt_crc;
     uint32_t process;            /* slot index */

@@ -32,7 +32,6 @@ ctypedef struct Placed:
 
 cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
 cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
-cdef void append_populate(rota_handle *h, uint64_t lsn) noexcept nogil
 cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil
 cdef int append_commit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
 cdef bint short_of_segments(rota_handle *h, int space) noexcept nogil

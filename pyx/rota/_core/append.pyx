@@ -39,10 +39,6 @@ cdef extern from *:
     """
     void rota_prefetch_line(const void *address) noexcept nogil
 
-cdef enum:
-    POPULATE_MIN = 64 << 10
-    POPULATE_MAX = 1 << 20
-
 
 cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
     """Segments that the log may still take: free files and files that may be made."""
@@ -274,12 +270,12 @@ cdef void stamp(rota_handle *h, Draft *draft, uint64_t lsn, rota_commit_header *
 
 
 cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *error) noexcept nogil:
-    """Small commits, and any into populated pages, through the mapping; others by one write, which is cheaper than
-    the faults of stores to clean pages."""
+    """Small commits through the mapping; larger ones by one write, which is cheaper than the faults of stores to clean
+    pages.  Populating pages ahead was measured: it costs what it saves."""
     cdef uint32_t file = h.control.log.tail_file
     cdef uint64_t offset = start & h.segment_mask
     cdef int status
-    if draft.length <= ROTA_PAGE_SIZE or start + draft.length <= h.populated_lsn:
+    if draft.length <= ROTA_PAGE_SIZE:
         status = h.os.copy_guarded(h.os, h.segments[file].base + offset, draft.bytes, draft.length)
         if status == ROTA_OK and h.os.record_store != NULL:
             rota_record_store(h.os, h.segments[file].fd, offset, draft.bytes, draft.length)
@@ -331,28 +327,6 @@ cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, 
         return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", start, "the lanes could not take the commit; "
                          "close all users and reopen")
     return ROTA_OK
-
-
-cdef void append_populate(rota_handle *h, uint64_t lsn) noexcept nogil:
-    """Make the next pages of the tail take stores without a fault, outside the lock, after an append that ended at
-    `lsn`.  Never more than was appended since the last sync: what is populated is written by the next one."""
-    cdef rota_control *control = h.control
-    cdef uint64_t unsynced = lsn - rota_load_relaxed_u64(&control.durable_lsn)
-    cdef uint64_t window = unsynced if unsynced < POPULATE_MAX else POPULATE_MAX
-    cdef uint64_t start, end
-    cdef uint32_t file = control.log.tail_file % ROTA_SEGMENT_COUNT_MAX
-    if window < POPULATE_MIN or h.populated_lsn >= lsn + window // 2 or h.segments[file].base == NULL:
-        return
-    start = lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)
-    if h.populated_lsn > start and (h.populated_lsn ^ lsn) <= h.segment_mask:
-        start = h.populated_lsn
-    end = (lsn | h.segment_mask) + 1
-    if end > (lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)) + window:
-        end = (lsn & ~<uint64_t>(ROTA_PAGE_SIZE - 1)) + window & ~<uint64_t>(ROTA_PAGE_SIZE - 1)
-    if start >= end or control.segments[file].first_lsn & ~h.segment_mask != lsn & ~h.segment_mask:
-        return
-    if h.os.populate(h.os, h.segments[file].base + (start & h.segment_mask), end - start, True) == 0:
-        h.populated_lsn = end
 
 
 cdef int enter_grow(rota_handle *h, rota_error *error) noexcept nogil:

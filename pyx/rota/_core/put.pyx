@@ -21,7 +21,7 @@ from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.status cimport *
 
-from rota._core.append cimport SPACE_PUT, Placed, append_populate
+from rota._core.append cimport SPACE_PUT, Placed
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.reap cimport wake_queue
@@ -121,7 +121,6 @@ cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, uint64_t c
     cdef rota_queue *queue
     draft.queue_created = created
     store.submit(draft, SPACE_PUT, &placed, deadline)
-    append_populate(store.h, placed.end_lsn)
     queue = queue_at(store.h, queue_number)
     if queue != NULL:
         wake_queue(store.h, queue)
