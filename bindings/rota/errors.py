@@ -37,6 +37,7 @@ OverflowError, for arguments that are wrong in themselves, come from outside thi
 
 from __future__ import annotations
 
+import errno as _errno
 import queue as _queue
 from typing import Any, ClassVar
 
@@ -281,6 +282,9 @@ def _tree(cls: type[RotaError]) -> dict[str, type[RotaError]]:
 
 
 _BY_CODE = _tree(RotaError)
+# Statuses that a program cannot treat otherwise: a control file is rebuilt by reopening, as after a failed sync; a
+# mapped page that cannot be read or written is what EIO is for a call.
+_SEEN_AS = {"DAMAGED_CONTROL": "LOG_FAILED", "BUS": "OS", "TIMEOUT": "OS"}
 for _class in _BY_CODE.values():
     _class.__module__ = "rota"
 
@@ -289,6 +293,7 @@ def error_for(code: str, message: str, **fields: Any) -> BaseException:
     """The error of that status name, with its fields; MemoryError for NO_MEMORY."""
     if code == "NO_MEMORY":
         return MemoryError(message)
-    if code == "DAMAGED_CONTROL":
-        code = "LOG_FAILED"
+    if code == "BUS":
+        fields["errno"] = fields.get("errno") or _errno.EIO
+    code = _SEEN_AS.get(code, code)
     return _BY_CODE.get(code, RotaError)(message, **fields)
