@@ -22,6 +22,7 @@ from rota._image import CELL, Entry, Image, Registration
 from rota._records import GOOD, Commit, Message, Operation, StoredMessage
 
 Content: TypeAlias = bytes | tuple[int, bytes]
+Found: TypeAlias = tuple[int, int, int, tuple[int, ...], list[_records.StoredOperation], list[StoredMessage]]
 
 MISPLACED = "another message lies at its place"
 HEADER_DAMAGE = "the header of its commit does not match its checksum"
@@ -248,6 +249,28 @@ class Replay:
             source=inspector,
         )
         return message, None if damage else content, stored, trusted
+
+
+def later(inspector: Inspector, epoch: int) -> Found | None:
+    """The next commit, as step() would give it, if its epoch is one that the manifest should know and does not.
+
+    An epoch is durable in the manifest before its first commit: the newest manifest is lost, and an older one was read.
+    """
+    size = inspector.manifest()["segment_size"]
+    best: Found | None = None
+    for place in inspector.places():
+        file = inspector.file_of(place)
+        if file is None:
+            continue
+        result, header, operations, messages, own = inspector.probe(file, place % size)
+        if result != GOOD or header is None or operations is None or messages is None:
+            continue
+        fits = header[0] == place and header[8] == inspector.where()[1] and header[6] >= max(epoch, 1)
+        if fits and inspector.epoch_at(place) < header[6] and (best is None or header[6:8] > best[3][6:8]):
+            best = file, place % size, own, header, operations, messages
+    if best is not None:
+        inspector.follow(best[3][0] + best[3][1], best[2])
+    return best
 
 
 def replayed(inspector: Inspector, image: Image | None, proven: int) -> Replay:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from rota import _image, _records
 from rota._core.inspection import InspectionError, Inspector
-from rota._live import Replay, State, unpacked
+from rota._live import Found, Replay, State, later, unpacked
 from rota._rebuild import (
     Live,
     Messages,
@@ -84,6 +84,7 @@ class Rescue:
         self.whole_log = self.image is not None and bool(self.image.problem)
         self.begin = self.manifest["checkpoint"][0]
         self.proven = source.judge()[3]
+        self.epoch = max((epoch for epoch, _ in self.manifest["epochs"]), default=0)
 
     def collect(self, progress: Progress | None) -> Replay:
         """Find what lives."""
@@ -104,6 +105,9 @@ class Rescue:
         """Begin at the oldest commit that is left; of the checkpoint only what came before the damage is used."""
         self.report.settled_may_return = True
         self.report.notes.append(f"the checkpoint is damaged: {image.problem}; settled messages may come back")
+        self.report.notes.append(
+            "segments that were freed are among the gaps: only a checkpoint tells them from lost ones"
+        )
         self.replay.queues.update(image.queues)
         for found in image.registrations:
             self.replay.registrations[found.queue, found.name] = found
@@ -132,11 +136,15 @@ class Rescue:
             if not overlaid and lsn >= self.begin:
                 overlaid = True
                 self._overlay()
-            found = self.source.step()
+            found: Found | None = self.source.step() or later(self.source, self.epoch)
             if found is None:
                 if lsn >= self.proven or not (self._broken() or self._resync(lsn)):
                     return
                 continue
+            if found[3][6] > self.epoch:
+                self.epoch = found[3][6]
+                self.proven = max(self.proven, lsn)
+                self.report.notes.append(f"the manifest is older than the log: it does not know epoch {self.epoch}")
             header, messages = found[3], found[5]
             if header[0] >= self.proven and any(stored[7] != GOOD for stored in messages):
                 self.report.notes.append(f"the log is cut at {header[0]}, where its unproven end is torn")
@@ -205,7 +213,7 @@ class Rescue:
                     break
                 _, header, *_ = self.source.probe(file, offset)
                 if header is not None and self.source.epoch_at(turn + offset) in (0, header[6]):
-                    if lsn >= self.begin or turn + offset > lsn >= turn + SEGMENT_HEADER:
+                    if turn + offset > lsn + CELL:
                         self.report.gaps.append((lsn, turn + offset))
                     self.source.follow(turn + offset, header[8])
                     return True
@@ -292,6 +300,7 @@ def readable(path: str, target: str, report: RepairReport) -> Iterator[Inspector
         if not (error.file or "").startswith("seg.") or not error.expected:
             raise
         size = error.expected
+    short: dict[int, int] = {}
     with tempfile.TemporaryDirectory(prefix=".rota-repair-", dir=os.path.dirname(os.path.abspath(target))) as copy:
         for entry in os.scandir(path):
             wrong = entry.name.startswith("seg.") and entry.is_file() and entry.stat().st_size != size
@@ -304,10 +313,17 @@ def readable(path: str, target: str, report: RepairReport) -> Iterator[Inspector
                 except OSError:
                     shutil.copyfile(entry.path, place)
                 continue
-            report.notes.append(f"{entry.name} has {entry.stat().st_size} bytes instead of {size}")
             shutil.copyfile(entry.path, place)
             os.truncate(place, size)
-        yield Inspector(copy)
+            if entry.stat().st_size < size:
+                short[int(entry.name[4:10])] = entry.stat().st_size
+            report.notes.append(f"{entry.name} has {entry.stat().st_size} bytes instead of {size}")
+        source = Inspector(copy)
+        for number, first, *_ in source.files():
+            if number in short:  # without a header nobody knows where it lay
+                turn = first - SEGMENT_HEADER if first else 0
+                report.gaps.append((turn + short[number], turn + size))
+        yield source
 
 
 def repair(

@@ -21,7 +21,7 @@ from rota import _image, _records
 from rota._core import inspection as _inspection
 from rota._core.inspection import InspectionError as InspectionError
 from rota._core.inspection import Inspector
-from rota._live import Replay, replayed
+from rota._live import Replay, later, replayed
 from rota._live import body as body
 from rota._live import live as live
 from rota._records import Commit as Commit
@@ -123,6 +123,7 @@ def verify(path: Path, progress: Progress | None = None) -> VerifyReport:
     replay = _verify_checkpoint(inspector, report)
     inspector.restart()
     covered = _verify_walk(inspector, report, progress, total, replay)
+    _verify_epochs(inspector, report)
     begin = manifest["checkpoint"][0] or HEADER_BYTES
     for number, first_lsn, *_, header, chosen in files:
         if header == GOOD and chosen and number not in covered and 0 < first_lsn < begin:
@@ -213,6 +214,16 @@ def _verify_checkpoint(inspector: Inspector, report: VerifyReport) -> Replay | N
             cost = f"message {id} cannot be read"
             report.problems.append(Problem(name_of(message.file), message.place, message.damage, cost))
     return replay
+
+
+def _verify_epochs(inspector: Inspector, report: VerifyReport) -> None:
+    """At the end of the walk: whether the log goes on in an epoch that the manifest does not know."""
+    known = max((epoch for epoch, _ in inspector.manifest()["epochs"]), default=0)
+    place, _ = inspector.where()
+    found = later(inspector, known + 1)
+    if found is not None:
+        what = f"the manifest does not know epoch {found[3][6]}, in which the log goes on at {place}"
+        report.problems.append(Problem("manifest", 0, what, "an open takes an older log; repair saves the newer one"))
 
 
 def _verify_messages(commit: Commit, report: VerifyReport, replay: Replay | None, below: bool = False) -> None:
