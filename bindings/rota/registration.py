@@ -21,7 +21,10 @@ _KINDS = {1: "put", 2: "get"}
 
 
 class LastOperation(NamedTuple):
-    """The last tagged operation: "put" or "get", the id of its message (None: it had none), its tag, its message."""
+    """The last tagged operation: "put" or "get", the id of its message (None: it had none), its tag.
+
+    `message` is reserved and None.
+    """
 
     kind: str
     id: int | None
@@ -30,7 +33,10 @@ class LastOperation(NamedTuple):
 
 
 class Registration:
-    """A registrant of a queue; from `queue.register(name)`.  Registering again does not reset it."""
+    """A registrant of a queue; from `queue.register(name)`.  Registering again does not reset it.
+
+    `transaction.tag(registration, tag)` sets what `last` tells; `stable` is kept with it.
+    """
 
     def __init__(self, repository: Repository, queue_name: str, queue_number: int, name: str, stable: bool) -> None:
         self.repository = repository
@@ -40,7 +46,7 @@ class Registration:
         self.stable = stable
 
     def encode(self, tag: bytes = b"") -> bytes:
-        """Name and tag as the log has them."""
+        """Name and tag as the log has them.  Raises ValueError when the name has not 1 to 255 bytes."""
         name = self.name.encode("utf-8", "surrogateescape")
         if not 0 < len(name) <= 255:
             raise ValueError(f"the name of a registrant has 1 to 255 bytes, not {len(name)}")
@@ -59,7 +65,7 @@ class Registration:
         return LastOperation(_KINDS[kind], identity or None, tag)
 
     def deregister(self) -> None:
-        """Forget it; registering afterwards is a first time."""
+        """Forget it, its tag too; registering afterwards is a first time.  A second call does nothing."""
         _native.write_registration(self.repository._store, self.queue_number, self.encode(), self.stable, True)
 
     def __repr__(self) -> str:

@@ -126,7 +126,12 @@ class Repository:
 
         Options (max_messages, max_attempts, error_queue, lease, order, volatile) left out take the stored values, and
         for a new queue the defaults: no bound, 5 attempts, "<name>.errors", 30 seconds, "skip", False.  A different
-        one raises OptionMismatch; `configure()` changes those that can change.
+        one raises OptionMismatch; `configure()` changes those that can change.  `max_messages` is how many are held
+        before a put waits, `lease` seconds for which a message belongs to who took it; without `max_attempts` (None)
+        there is no error queue.
+
+        Raises OptionMismatch; TypeError for an unknown option, ValueError for an impossible name; Full when there are
+        too many queues; ClosedError, ReadOnlyError.
         """
         unknown = set(options) - set(_DEFAULTS)
         if unknown:
@@ -166,7 +171,10 @@ class Repository:
                 )
 
     def configure(self, queue: _queue.Queue, **options: Unpack[ChangeableOptions]) -> None:
-        """Change options of a queue: max_messages, max_attempts, lease, order."""
+        """Change options of a queue (max_messages, max_attempts, lease in seconds, order) for all its users at once.
+
+        Raises ValueError for an option that is fixed, NotFound when the queue was destroyed.
+        """
         fixed = set(options) - {"max_messages", "max_attempts", "lease", "order"}
         if fixed:
             raise ValueError(f"these options cannot change: {', '.join(sorted(fixed))}")
@@ -180,11 +188,14 @@ class Repository:
         return found.name if found is not None else None
 
     def queues(self) -> list[str]:
-        """Names of all queues, error queues included."""
+        """Names of all queues, error queues included, in the order in which their numbers were given out."""
         return _directory.queue_names(self._store)
 
     def destroy(self, name: str, force: bool = False) -> None:
-        """Remove a queue.  Raises NotFound; InUse while it holds messages, unless forced, or takes another's errors."""
+        """Remove a queue; `force` kills the messages in it first, also those that somebody holds.
+
+        Raises NotFound; InUse while it holds messages, unless forced, or is the error queue of another.
+        """
         queue = _directory.queue_named(self._store, self, name)
         if queue is None:
             raise NotFound(f"there is no queue {name!r}", path=self.path)
@@ -202,7 +213,10 @@ class Repository:
         _directory.destroy_queue(self._store, queue)
 
     def home_of(self, queue: _queue.Queue, identity: int) -> _queue.Queue:
-        """The queue where a message of an error queue came from: the one that names it as its error queue."""
+        """The queue where a message of an error queue came from: the one that names it as its error queue.
+
+        Raises NotFound when there is none.
+        """
         for name in self.queues():
             candidate = _directory.queue_named(self._store, self, name)
             if candidate is not None and candidate.figures()["error_queue_number"] == queue.number_:
@@ -210,7 +224,10 @@ class Repository:
         raise NotFound(f"no queue has {queue.name!r} as its error queue: name the target", path=self.path)
 
     def register(self, queue: _queue.Queue, name: str, stable: bool = True) -> Registration:
-        """Register at a queue; again is the recovery call and resets nothing."""
+        """Register at a queue; again is the recovery call and resets nothing.
+
+        Raises ValueError when the name has not 1 to 255 bytes.
+        """
         registration = Registration(self, queue.name, queue.number_, name, stable)
         found = _transaction.registration_of(self._store, queue.number_, registration.encode()[8:])
         if found is None:
@@ -218,7 +235,11 @@ class Repository:
         return registration
 
     def transaction(self, token: int | None = None, durability: Durability | None = None) -> _transaction.Transaction:
-        """Operations of any queues that are committed together: `with repo.transaction() as t: ...`."""
+        """Operations of any queues that are committed together: `with repo.transaction() as t: ...`.
+
+        `token` is the fencing token under which it acts; `durability` the level of its commit (None: the
+        repository's).  Raises ClosedError, ReadOnlyError.
+        """
         return _transaction.Transaction(self._store, self, token, durability)
 
     def sync(self) -> None:
@@ -226,7 +247,7 @@ class Repository:
         self._store.sync()
 
     def queue_stats(self, queue: _queue.Queue) -> QueueStatistics:
-        """Figures of one queue."""
+        """Figures of one queue.  Raises NotFound when it was destroyed."""
         figures = queue.figures()
         oldest = None
         for identity in queue.ids(0, 1):
@@ -238,7 +259,7 @@ class Repository:
         return QueueStatistics(**kept, oldest_at=oldest, error_queue=self._error_name(figures))
 
     def stats(self) -> RepositoryStatistics:
-        """Figures of the repository and of its queues."""
+        """Figures of the repository and of its queues; each is right for itself, and all are not of one moment."""
         queues = []
         for name in self.queues():
             queue = _directory.queue_named(self._store, self, name)
@@ -248,11 +269,14 @@ class Repository:
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """Whether this handle was closed; others of the same repository may be open."""
         return self._store.closed
 
     def close(self) -> None:
-        """Detach; the last process out leaves a checkpoint.  A second call does nothing."""
+        """Detach, giving back what this handle holds; the last one out leaves a checkpoint.
+
+        A second call does nothing.  Raises what the last sync raised: OutcomeUnknown, LogFailed.
+        """
         self._store.close()
 
     def __enter__(self) -> Repository:

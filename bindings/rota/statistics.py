@@ -11,8 +11,11 @@ __all__ = ["QueueStatistics", "Recovery", "RepositoryStatistics"]
 class QueueStatistics:
     """One queue: what lies in it now, and what happened since the repository was opened by the first process.
 
-    Counts are messages; `bytes` is the size of the bodies put; `oldest_at` is seconds since the epoch (None: empty);
-    `lease` is seconds.
+    Counts are messages.  Now: `ready` to be taken, `delayed` until later, `claimed` by somebody, `parked` since they
+    are damaged, `total` of these.  Since then: `puts`, `gets` (each hand-out), `acks`, `nacks` (and releases),
+    `killed`, `expired`, `moved` (to another queue).  `bytes` is the size of the bodies put; `oldest_at` is seconds
+    since the epoch (None: empty); `state` is "open" or "stopped"; `lease` is seconds; an option that is None is no
+    bound.
     """
 
     name: str
@@ -41,7 +44,9 @@ class QueueStatistics:
 class RepositoryStatistics:
     """The repository as a whole; sizes in bytes, positions are LSNs, `sync_seconds` is the total time of all syncs.
 
-    `raw_bytes` and `compressed_bytes` compare compressed batches with their bodies.
+    `raw_bytes` and `compressed_bytes` compare compressed batches with their bodies.  `processes` are the pids attached;
+    `owner_deaths` counts holders of the lock that died in it, `reaped_claims` claims taken from dead processes.
+    `failed`: a sync failed, and all must reopen.
     """
 
     path: str
