@@ -337,6 +337,7 @@ cdef class Batch:
         status = 1
         while status > 0 or status == ROTA_RETRY:
             with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
                 if status == ROTA_RETRY:
                     status = append_pages(h, 4 * ROOM_FOR_RETURNS, &error)
                 if status >= 0:
@@ -344,6 +345,7 @@ cdef class Batch:
                 if status == ROTA_OK:
                     status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
                     lock_leave(h)
+            rota_fetch_sub_u32(&h.calls, 1)
         if status < 0:
             self.store.fail(&error)
         wake_queue(h, queue_at(h, run.queue))

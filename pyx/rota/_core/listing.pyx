@@ -5,49 +5,71 @@ What holds: a page of ids is read under the lock; what happens between two pages
 
 from libc.stdint cimport uint32_t, uint64_t
 
+from engine.atomics cimport *
 from engine.control cimport *
 from engine.handle cimport rota_handle
 from engine.pool cimport *
 from engine.status cimport *
 
+from rota._core.lane cimport chunk_count, queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.store cimport Store
 
 
+cdef int page_of_ids(rota_handle *h, uint32_t queue_number, uint32_t level, uint64_t after, uint32_t limit,
+                     uint64_t *ids, uint32_t *count, rota_error *error) noexcept nogil:
+    """At most `limit` ids of one lane, in one section; chunks that end below `after` are passed over."""
+    cdef rota_queue *queue
+    cdef rota_page *page
+    cdef rota_slot *slot
+    cdef uint32_t number, i, steps = 0
+    cdef int status = lock_enter(h, error)
+    count[0] = 0
+    if status != ROTA_OK:
+        return status
+    queue = queue_at(h, queue_number)
+    number = queue.lanes[level].head if queue != NULL else 0
+    while number and count[0] < limit and steps < 1 << 24:
+        page = rota_page_at(h, number)
+        steps += 1
+        if page.kind != ROTA_PAGE_CHUNK:
+            break
+        if page.next == 0 or rota_page_at(h, page.next).first_id > after:
+            for i in range(chunk_count(&queue.lanes[level], number, page)):
+                slot = rota_page_slot(page, i)
+                if slot.id > after and rota_slot_live(slot.word) and count[0] < limit:
+                    ids[count[0]] = slot.id
+                    count[0] += 1
+        number = page.next
+    lock_leave(h)
+    return ROTA_OK
+
+
 cdef list list_ids(Store store, rota_queue *queue, uint64_t after, uint32_t limit):
-    """Under the lock, one page of slots at a time."""
+    """Ids above `after`, ascending, at most `limit`."""
     cdef rota_handle *h = store.h
     cdef list found = []
     cdef rota_error error
-    cdef uint32_t level, number, i, steps
-    cdef rota_page *page
-    cdef rota_slot *slot
+    cdef uint32_t level, i, count = 0, number = queue.number, wanted = limit if limit < 1024 else 1024
     cdef uint64_t ids[1024]
-    cdef uint32_t count
+    cdef int status
     for level in range(10):
-        count = 0
-        if lock_enter(h, &error) != ROTA_OK:
+        store.check()
+        with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
+            status = page_of_ids(h, number, level, after, wanted, ids, &count, &error)
+        rota_fetch_sub_u32(&h.calls, 1)
+        if status != ROTA_OK:
             store.fail(&error)
-        number = queue.lanes[level].head
-        steps = 0
-        while number and count < limit and count < 1024 and steps < 1 << 24:
-            page = rota_page_at(h, number)
-            steps += 1
-            for i in range(rota_page_slots(page) if number != queue.lanes[level].tail else queue.lanes[level].tail_index):
-                slot = rota_page_slot(page, i)
-                if slot.id > after and rota_slot_live(slot.word) and count < limit and count < 1024:
-                    ids[count] = slot.id
-                    count += 1
-            number = page.next
-        lock_leave(h)
         for i in range(count):
             found.append(ids[i])
-    found.extend(straggler_ids(store, queue, after))
+    store.check()
+    found.extend(straggler_ids(store, number, after))
     found.sort()
-    return found[:limit]
+    return found[:wanted]
 
 
-cdef list straggler_ids(Store store, rota_queue *queue, uint64_t after):
+cdef list straggler_ids(Store store, uint32_t queue, uint64_t after):
     """Ids of messages that came with an older id."""
     cdef rota_handle *h = store.h
     cdef rota_table *table = &h.control.tables[ROTA_TABLE_STRAGGLERS]
@@ -69,6 +91,6 @@ cdef list straggler_ids(Store store, rota_queue *queue, uint64_t after):
             continue
         for j in range(ROTA_BUCKET_RECORDS):
             record = <rota_record *>(bucket + 1) + j
-            if record.key > after and record.b == queue.number:
+            if record.key > after and record.b == queue:
                 found.append(record.key)
     return found

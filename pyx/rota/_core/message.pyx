@@ -68,10 +68,12 @@ cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
     cdef int status = show(h, run, upto_id, queue_lease(h, run.queue), &error)
     if status == ROTA_RETRY:  # half of the lease is gone: showing restarts it
         with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
             status = lock_enter(h, &error)
             if status == ROTA_OK:
                 status = extend_locked(h, run, queue_lease(h, run.queue), &error)
                 lock_leave(h)
+        rota_fetch_sub_u32(&h.calls, 1)
     if status != ROTA_OK:
         store.fail(&error)
     return 0
@@ -281,9 +283,11 @@ cdef class Message:
         cdef rota_error error
         cdef rota_handle *h = self.store.h
         with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
             if lock_enter(h, &error) == ROTA_OK:
                 forget_killed(h, &self.run)
                 lock_leave(h)
+        rota_fetch_sub_u32(&h.calls, 1)
         self.state = SETTLED
         return 0
 
@@ -294,10 +298,12 @@ cdef class Message:
         if not self.claimed():
             raise errors.StateError("the message is settled")
         with nogil:
+            rota_fetch_add_u32(&self.store.h.calls, 1)
             status = lock_enter(self.store.h, &error)
             if status == ROTA_OK:
                 status = extend_locked(self.store.h, &self.run, <uint64_t>(seconds * 1e9), &error)
                 lock_leave(self.store.h)
+        rota_fetch_sub_u32(&self.store.h.calls, 1)
         if status != ROTA_OK:
             self.store.fail(&error)
 

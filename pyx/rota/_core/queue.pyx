@@ -158,7 +158,7 @@ cdef class Queue:
                     rota_fetch_add_u32(&h.calls, 1)
                     status = claim_attempt(h, queue, wanted, runs, claimed,
                                            lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), &error), &error)
-                    rota_fetch_sub_u32(&h.calls, 1)
+                rota_fetch_sub_u32(&h.calls, 1)
                 slices += 1
                 if status == ROTA_RETRY and slices >= LOCK_SLICES:
                     status = lock_refused(h, &error)
@@ -173,7 +173,7 @@ cdef class Queue:
                 with nogil:
                     rota_fetch_add_u32(&h.calls, 1)
                     status = wait_ready(h, queue, claimed.expired, sequence, seen, deadline, &error)
-                    rota_fetch_sub_u32(&h.calls, 1)
+                rota_fetch_sub_u32(&h.calls, 1)
             if status != ROTA_OK and status != ROTA_RETRY:
                 self.store.fail(&error)
             PyErr_CheckSignals()
@@ -278,10 +278,12 @@ cdef class Queue:
         cdef bint there = False
         cdef int status
         with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
             status = lock_enter(h, &error)
             if status == ROTA_OK:
                 there = find(h, queue, id, &found) and rota_slot_live(found.slot.word)
                 lock_leave(h)
+        rota_fetch_sub_u32(&h.calls, 1)
         if status != ROTA_OK:
             self.store.fail(&error)
         if not there:

@@ -4,7 +4,8 @@ What holds:
 
 1. Whatever may sleep releases the GIL, in slices of at most 50 ms, and looks at signals between them.
 2. While the GIL is kept, nothing sleeps: the lock is tried with a bounded spin.
-3. `calls` counts the threads that are inside without the GIL; close() waits for them before it unmaps.
+3. `calls` counts the threads that are inside without the GIL; close() waits for them before it unmaps.  It is lowered
+   and asked with the GIL held: who comes back may touch shared memory until it lets the GIL go.
 4. A failure of the engine becomes an exception in one place, fail(), with the fields of rota_error.
 """
 
@@ -228,6 +229,7 @@ cdef class Store:
         cdef rota_handle *h = self.h
         cdef rota_error error
         cdef int status, slices = 0
+        self.check()  # others may have run since the call began
         while True:
             status = attempt(h, draft, space, placed, lock_try(h, &error), &error)
             if status == ROTA_RETRY and placed.need == NEED_LOCK:
@@ -235,7 +237,7 @@ cdef class Store:
                     rota_fetch_add_u32(&h.calls, 1)
                     status = attempt(h, draft, space, placed,
                                      lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), &error), &error)
-                    rota_fetch_sub_u32(&h.calls, 1)
+                rota_fetch_sub_u32(&h.calls, 1)
                 slices += 1
                 if status == ROTA_RETRY and placed.need == NEED_LOCK and slices >= LOCK_SLICES:
                     status = lock_refused(h, &error)
@@ -264,7 +266,7 @@ cdef class Store:
                 elif deadline < 0 or now() < deadline:
                     self.wait_for_space(deadline)
                     status = ROTA_RETRY
-            rota_fetch_sub_u32(&h.calls, 1)
+        rota_fetch_sub_u32(&h.calls, 1)
         return status
 
     cdef void wait_for_space(self, double deadline) noexcept nogil:
@@ -289,7 +291,7 @@ cdef class Store:
             with nogil:
                 rota_fetch_add_u32(&h.calls, 1)
                 status = sync_step(h, lsn, SLICE_NS, &error)
-                rota_fetch_sub_u32(&h.calls, 1)
+            rota_fetch_sub_u32(&h.calls, 1)
             if status == ROTA_OK:
                 return True
             if status != ROTA_RETRY:
@@ -336,9 +338,10 @@ cdef class Store:
             self.close_files()
             return
         rota_error_clear(&error)
-        with nogil:
-            while rota_load_acquire_u32(&h.calls):
+        while rota_load_acquire_u32(&h.calls):
+            with nogil:
                 h.os.sleep(h.os, 1000000)
+        with nogil:
             status = detach(h, orderly, &error)
         self.close_files()
         if status != ROTA_OK:

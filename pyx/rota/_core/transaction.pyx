@@ -9,10 +9,12 @@ What holds:
 
 cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
+from engine.atomics cimport *
 from engine.control cimport *
 from engine.format cimport *
+from engine.handle cimport rota_handle
 from engine.status cimport *
 
 from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, Placed
@@ -347,20 +349,33 @@ cdef int claimed_again(object claimed) except -1:
 def registration_of(Store store, uint32_t queue, bytes name):
     """(kind, id, tag, epoch, stable) of a registration, or None."""
     cdef NativeRegistration *found
+    cdef uint8_t copied[4096]  # a registration is a small page; nothing that needs the GIL happens under the lock
+    cdef rota_handle *h = store.h
+    cdef const uint8_t *text = <const uint8_t *><const char *>name
+    cdef uint32_t length = <uint32_t>len(name)
     cdef rota_error error
     cdef int status
     store.check()
     with nogil:
-        status = lock_enter(store.h, &error)
+        rota_fetch_add_u32(&h.calls, 1)
+        status = lock_enter(h, &error)
+        if status == ROTA_OK:
+            found = registration_find(h, queue, text, length)
+            if found != NULL:
+                memcpy(copied, found, ROTA_SMALL_PAGE)
+            else:
+                status = ROTA_EMPTY
+            lock_leave(h)
+    rota_fetch_sub_u32(&h.calls, 1)
+    if status == ROTA_EMPTY:
+        return None
     if status != ROTA_OK:
         store.fail(&error)
-    found = registration_find(store.h, queue, <const uint8_t *><const char *>name, <uint32_t>len(name))
-    result = None
-    if found != NULL:
-        tag = (<char *>(found + 1) + found.name_length)[:found.tag_length]
-        result = (found.kind, found.id, tag, found.epoch, bool(found.stable))
-    lock_leave(store.h)
-    return result
+    found = <NativeRegistration *>copied
+    if found.name_length + found.tag_length + sizeof(NativeRegistration) > ROTA_SMALL_PAGE:
+        raise errors.Corrupt("a registration is damaged", path=store.path, file="control")
+    tag = (<char *>(found + 1) + found.name_length)[:found.tag_length]
+    return found.kind, found.id, tag, found.epoch, bool(found.stable)
 
 
 def write_registration(Store store, uint32_t queue, bytes extra, bint stable, bint forget):
