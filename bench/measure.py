@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import rota
 
@@ -103,7 +103,9 @@ def drain(queue: rota.Queue) -> None:
 
 
 @contextmanager
-def lapped(setting: Setting, durability: str = "none") -> Iterator[tuple[rota.Repository, rota.Queue, bool]]:
+def lapped(
+    setting: Setting, durability: Literal["sync", "interval", "none"] = "none"
+) -> Iterator[tuple[rota.Repository, rota.Queue, bool]]:
     """Yield a repository, a queue of it, and whether its log was written from end to end once."""
     with scratch(setting) as path:
         reuses = _reuses(path / "probe")

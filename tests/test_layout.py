@@ -16,8 +16,7 @@ def modules(root: str, suffix: str) -> set[str]:
     """Return the import paths of the files below a root that end so."""
     base = ROOT / root
     return {
-        ".".join((*path.relative_to(base).parts[:-1], path.name.partition(".")[0]))
-        for path in base.rglob(f"*{suffix}")
+        ".".join((*path.relative_to(base).parts[:-1], path.name.partition(".")[0])) for path in base.rglob(f"*{suffix}")
     }
 
 

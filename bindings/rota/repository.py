@@ -118,8 +118,10 @@ class Repository:
             queue = _directory.queue_named(self._store, self, name)
             if queue is None or not queue.figures()["volatile"]:
                 continue
-            for ids in iter(lambda queue=queue: queue.ids(0, 1000), []):  # type: ignore[misc]
+            after = 0
+            while ids := queue.ids(after, 1000):
                 queue.drop(ids)
+                after = ids[-1]
 
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> _queue.Queue:
         """The queue of that name, made when there is none.

@@ -27,9 +27,7 @@ def switched_off() -> Iterator[None]:
 def child(code: str, failpoints: str) -> subprocess.CompletedProcess[str]:
     """Run Python code with failpoints armed by the environment."""
     environment = {**os.environ, "ROTA_FAILPOINTS": failpoints}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_checksum_is_the_standard_one() -> None:

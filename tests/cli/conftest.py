@@ -26,9 +26,7 @@ class Shell:
 
     def environment(self, variables: dict[str, str] | None = None) -> dict[str, str]:
         """Return the variables of a run: none of those that change what rota does, but the given."""
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "COLUMNS"))
-        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "COLUMNS"))}
         return {**kept, **(variables or {})}
 
     def run(
@@ -50,9 +48,7 @@ class Shell:
         assert (done.returncode, done.stderr) == (0, b""), done.stdout + done.stderr
         return done.stdout
 
-    def refused(
-        self, code: int, *arguments: Any, stdin: bytes = b"", env: dict[str, str] | None = None
-    ) -> str:
+    def refused(self, code: int, *arguments: Any, stdin: bytes = b"", env: dict[str, str] | None = None) -> str:
         """Run a command that must end with a code and a sentence; return the sentence."""
         done = self.run(*arguments, stdin=stdin, env=env)
         text = done.stderr.decode()

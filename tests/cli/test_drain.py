@@ -18,9 +18,7 @@ def fill(shell: Shell, count: int, *options: str) -> list[bytes]:
     """Put numbers into a queue; return them as lines."""
     lines = [b"%d" % number for number in range(count)]
     stream = b"\n".join(lines) + b"\n"
-    shell.ok(
-        "put", shell.repository, "-q", "work", "--create", "--durability", "none", *options, stdin=stream
-    )
+    shell.ok("put", shell.repository, "-q", "work", "--create", "--durability", "none", *options, stdin=stream)
     return lines
 
 
@@ -33,16 +31,12 @@ def test_everything_goes_to_standard_output(shell: Shell) -> None:
 def test_another_queue_of_the_repository_gets_all_that_was_given(shell: Shell) -> None:
     lines = fill(shell, 300, "--key", "k", "--priority", "3", "--header", "a=1")
     assert "--create" in shell.refused(3, "drain", shell.repository, "-q", "work", "--to", "done")
-    figures = json.loads(
-        shell.ok("drain", shell.repository, "-q", "work", "--to", "done", "--create", "--json")
-    )
+    figures = json.loads(shell.ok("drain", shell.repository, "-q", "work", "--to", "done", "--create", "--json"))
     assert figures["messages"] == 300
     output = shell.ok("get", shell.repository, "-q", "done", "--all", "--format", "json").splitlines()
     records = [json.loads(line) for line in output]
     assert [record["body"].encode() for record in records] == lines
-    assert {(record["key"], record["priority"], record["headers"]["a"]) for record in records} == {
-        ("k", 3, 1)
-    }
+    assert {(record["key"], record["priority"], record["headers"]["a"]) for record in records} == {("k", 3, 1)}
     assert {record["attempts"] for record in records} == {1}
 
 

@@ -54,9 +54,7 @@ def test_errors_tell_where_from_and_why(shell: Shell) -> None:
     records = [json.loads(line) for line in lines]
     assert [record["body"] for record in records] == ["a", "b"]
     assert {record["why"] for record in records} == {"attempts used up"}
-    assert {(record["from"], record["attempts"], record["key"]) for record in records} == {
-        ("work", 5, "k\x1b")
-    }
+    assert {(record["from"], record["attempts"], record["key"]) for record in records} == {("work", 5, "k\x1b")}
     text = shell.ok("errors", shell.repository, "-q", "work").decode()
     assert r"k\x1b" in text
     assert len(shell.ok("errors", shell.repository, "-n", "1").splitlines()) == 2

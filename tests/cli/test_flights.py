@@ -42,9 +42,7 @@ def package(cache: pathlib.Path, seed: int, rows: int) -> None:
 def run(directory: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TMPDIR": str(directory)}
     command = [sys.executable, str(EXAMPLE), "--cache", str(directory / "cache"), *options]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=directory, env=environment, timeout=100
-    )
+    return subprocess.run(command, capture_output=True, text=True, cwd=directory, env=environment, timeout=100)
 
 
 def test_the_sums_are_equal_although_one_consumer_is_killed(directory: pathlib.Path, seed: int) -> None:

@@ -35,9 +35,7 @@ def bodies(shell: Shell, queue: str) -> list[bytes]:
 
 
 def ingest(shell: Shell, file: pathlib.Path | str, *options: str, stdin: bytes = b"") -> dict[str, int]:
-    output = shell.ok(
-        "ingest", shell.repository, file, "-q", "q", "--create", "--json", *options, stdin=stdin
-    )
+    output = shell.ok("ingest", shell.repository, file, "-q", "q", "--create", "--json", *options, stdin=stdin)
     figures: dict[str, int] = json.loads(output)
     return figures
 
@@ -231,9 +229,7 @@ AS_LINES = ("-q", "q", "--create", "--format", "lines", "--durability", "none")
 
 
 @pytest.mark.parametrize("packed", PACKERS)
-def test_a_source_that_is_cut_off_gives_what_it_has_and_goes_on(
-    shell: Shell, packed: Callable[[bytes], bytes]
-) -> None:
+def test_a_source_that_is_cut_off_gives_what_it_has_and_goes_on(shell: Shell, packed: Callable[[bytes], bytes]) -> None:
     whole = packed(MANY_LINES)
     file = shell.directory / "data"
     file.write_bytes(whole[: len(whole) * 3 // 4])

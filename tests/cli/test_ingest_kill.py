@@ -21,9 +21,7 @@ def taken(shell: Shell, queue: str = "q") -> list[bytes]:
     return shell.ok("drain", shell.repository, "-q", queue, "--null").split(b"\0")[:-1]
 
 
-def test_killed_at_random_points_every_record_is_there_once(
-    shell: Shell, seed: int, wait_until: Wait
-) -> None:
+def test_killed_at_random_points_every_record_is_there_once(shell: Shell, seed: int, wait_until: Wait) -> None:
     chance = random.Random(seed)
     lines = [b"%d,%s" % (number, b"x" * (number % 90)) for number in range(60_000)]
     (shell.directory / "data.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"\n".join(lines), 1))

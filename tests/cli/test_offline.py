@@ -13,9 +13,7 @@ from tests.cli.conftest import Shell
 
 
 def filled(shell: Shell) -> None:
-    shell.ok(
-        "put", shell.repository, "-q", "work", "--create", "--key", "k", stdin=b"one\ntwo\n\xff\x00three\n"
-    )
+    shell.ok("put", shell.repository, "-q", "work", "--create", "--key", "k", stdin=b"one\ntwo\n\xff\x00three\n")
     shell.ok("put", shell.repository, "-q", "other", "--create", "--priority", "4", stdin=b"four\n")
 
 

@@ -63,9 +63,7 @@ def test_any_bytes_go_through(shell: Shell, options: tuple[str, ...]) -> None:
 
 def test_json_tells_everything(shell: Shell) -> None:
     options = ["--key", "k", "--priority", "7", "--header", "kind=a", "--header", "n=3"]
-    figures = json.loads(
-        shell.ok("put", shell.repository, "-q", "w", "--create", "--json", *options, stdin=b"\xff\n")
-    )
+    figures = json.loads(shell.ok("put", shell.repository, "-q", "w", "--create", "--json", *options, stdin=b"\xff\n"))
     assert (figures["messages"], figures["bytes"]) == (1, 1)
     record = json.loads(shell.ok("get", shell.repository, "-q", "w", "--format", "json"))
     assert record["id"] == figures["first_id"] == figures["last_id"]
@@ -86,9 +84,7 @@ def test_what_is_given_back_is_as_if_never_taken(shell: Shell) -> None:
 
 def test_higher_priorities_come_first(shell: Shell) -> None:
     for priority in ("0", "9", "5"):
-        shell.ok(
-            "put", shell.repository, "-q", "w", "--create", "--priority", priority, stdin=priority.encode()
-        )
+        shell.ok("put", shell.repository, "-q", "w", "--create", "--priority", priority, stdin=priority.encode())
     assert shell.ok("get", shell.repository, "-q", "w", "-n", "5") == b"9\n5\n0\n"
 
 
@@ -139,9 +135,7 @@ def test_every_command_has_a_help_with_examples(shell: Shell) -> None:
 
 def test_the_package_loads_no_part_of_the_command_line(shell: Shell) -> None:
     script = shell.directory / "look.py"
-    script.write_text(
-        "import sys, rota; print(*sorted({'click', 'rich', 'rota.cli', 'kazoo'} & set(sys.modules)))"
-    )
+    script.write_text("import sys, rota; print(*sorted({'click', 'rich', 'rota.cli', 'kazoo'} & set(sys.modules)))")
     import subprocess
     import sys
 

@@ -302,8 +302,7 @@ class ApplyModel(Model[State]):
         for op in s.log:
             s = self.freed(s, op)
         records = tuple(
-            Record(generation=r.generation) if r.state == PREPARED and self.on["open_frees"] else r
-            for r in s.records
+            Record(generation=r.generation) if r.state == PREPARED and self.on["open_frees"] else r for r in s.records
         )
         held = {i for r in records if r.state == ACTIVE for i in r.ids}
         there = {i for op in s.log if op.kind == "put" for i in op.ids}

@@ -113,9 +113,7 @@ class ClaimModel(Reaping):
         for k, generation, ids in me.hands:
             r = s.records[k]
             mine = r.generation == generation and r.state == "active"
-            seen = {
-                x.message for x in s.ghost.seen if x[:2] == (p, me.incarnation) and x[3:] == (k, generation)
-            }
+            seen = {x.message for x in s.ghost.seen if x[:2] == (p, me.incarnation) and x[3:] == (k, generation)}
             todo = [j for j, i in enumerate(ids) if i not in seen]
             if todo and ((mine and not s.broken) or not self.on["marks_checked"]):
                 for upto in sorted({todo[0] + 1, len(ids)}):
@@ -174,12 +172,7 @@ class ClaimModel(Reaping):
     def holds(s: State, x: Seen) -> bool:
         """Does the claim that showed this message still stand?"""
         p, r = s.processes[x.process], s.records[x.record]
-        return (
-            p.alive
-            and p.incarnation == x.incarnation
-            and r.state == "active"
-            and r.generation == x.generation
-        )
+        return p.alive and p.incarnation == x.incarnation and r.state == "active" and r.generation == x.generation
 
     def flush(self, s: State, p: int) -> Iterator[Step[State]]:
         """Commit the done bits; free the record when nothing is left."""

@@ -48,11 +48,7 @@ class Reaping(Model[State]):
         """The process ends; the ghost notes which message alone can be blamed."""
         incarnation, ghost = s.processes[p].incarnation, s.ghost
         shown = [
-            i
-            for r in s.records
-            if self.belongs(s, r, p)
-            for i in self.unsettled(s, r)
-            if r.ids.index(i) < r.shown
+            i for r in s.records if self.belongs(s, r, p) for i in self.unsettled(s, r) if r.ids.index(i) < r.shown
         ]
         blame = {(p, incarnation, shown[0])} if len(shown) == 1 else set()
         ghost = ghost._replace(
@@ -88,9 +84,7 @@ class Reaping(Model[State]):
     def check_place(s: State, i: int) -> None:
         """An unsettled message is in one place; a settled one is in none."""
         holding = [r for r in s.records if r.state != "free" and i in r.ids and r.ids.index(i) not in r.done]
-        living = sum(
-            s.processes[r.owner].alive and s.processes[r.owner].incarnation == r.incarnation for r in holding
-        )
+        living = sum(s.processes[r.owner].alive and s.processes[r.owner].incarnation == r.incarnation for r in holding)
         places = (i >= s.cursor) + (i in s.heap) + living
         over = bool(s.log[i].settled) or i in s.ghost.acked
         if not over and (places > 1 or not places + len(holding)):
@@ -146,9 +140,7 @@ class Reaping(Model[State]):
         held = {i for r in s.records if r.state != "free" for i in r.ids} - prepared
         if not self.on["rebuild_claims"]:
             held = set()
-        records = tuple(
-            FREE._replace(generation=r.generation) if r.state == "prepared" else r for r in s.records
-        )
+        records = tuple(FREE._replace(generation=r.generation) if r.state == "prepared" else r for r in s.records)
         ready = frozenset(i for i, x in enumerate(s.log) if not x.settled and i not in held)
         t = s._replace(cursor=len(s.log), heap=ready, records=records, broken=False, intent=None)
         return f"process {p} opens and rebuilds control", t

@@ -44,9 +44,7 @@ def crashes(s: State) -> Iterator[Step[State]]:
     s = s._replace(files=tuple(map(healed, s.files)), left=s.left._replace(crashes=s.left.crashes - 1))
     yield "everybody is killed, same boot", s._replace(mode="off", memory=None)
     kept_files = product(*(kept(file) for file in s.files))
-    pairs: list[set[Manifest | Bad | None]] = [
-        set(pair) | ({Bad()} if len(pair) > 1 else set()) for pair in s.manifest
-    ]
+    pairs: list[set[Manifest | Bad | None]] = [set(pair) | ({Bad()} if len(pair) > 1 else set()) for pair in s.manifest]
     kept_pairs = list(product(*pairs))
     for files in kept_files:
         for pair in kept_pairs:
@@ -92,9 +90,7 @@ def shown(s: State) -> str:
         header = file.header[-1]
         head = f"{header.first}/e{header.epoch}.{header.sub}" if header else "-"
         cells = [current(cell) for cell in file.cells]
-        body = " ".join(
-            f"{c.op.kind}{c.op.message or ''}@{c.lsn}/e{c.epoch}.{c.sub}" if c else "-" for c in cells
-        )
+        body = " ".join(f"{c.op.kind}{c.op.message or ''}@{c.lsn}/e{c.epoch}.{c.sub}" if c else "-" for c in cells)
         parts.append(f"[{head}: {body}]")
     pairs = ["torn" if isinstance(p[-1], Bad) else str(p[-1] and p[-1].sequence) for p in s.manifest]
     return f"{' '.join(parts)} manifest {'|'.join(pairs)}"

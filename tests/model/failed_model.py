@@ -104,9 +104,7 @@ class FailedModel(Model[State]):
         budget: Budget = self.profiles[self.profile]
         first = Commit(1, 0, 1)
         file = File((Page(first, first),) + (Page(),) * budget.puts)
-        return State(
-            file, None, "run", self.attached(file), 1, False, False, False, ((1, 0),), (1,), 1, 1, budget
-        )
+        return State(file, None, "run", self.attached(file), 1, False, False, False, ((1, 0),), (1,), 1, 1, budget)
 
     # ---- the file ----
     def attached(self, file: File) -> tuple[Process, Process]:

@@ -99,9 +99,7 @@ class LogModel(Recovery):
             ghost = ghost._replace(visible_acks=ghost.visible_acks | {op.message})
         elif op.kind == "copy":
             live[op.message] = (op.origin, commit.lsn)
-        m = m._replace(
-            tail=commit.lsn + 1, live=pack(live), next_id=next_id, segments=segments, last=commit.n
-        )
+        m = m._replace(tail=commit.lsn + 1, live=pack(live), next_id=next_id, segments=segments, last=commit.n)
         ghost = ghost._replace(published=(*ghost.published, commit.n), n=commit.n)
         return s._replace(files=files, memory=m, ghost=ghost)
 
@@ -211,9 +209,7 @@ class LogModel(Recovery):
         on = self.on
         if m.leader is None:
             if m.tail > m.durable:
-                todo = tuple(
-                    at for at, _ in sorted(m.segments) if at < m.tail and at + self.cells > m.durable
-                )
+                todo = tuple(at for at, _ in sorted(m.segments) if at < m.tail and at + self.cells > m.durable)
                 todo = todo if on["all_files"] else todo[-1:]
                 todo = todo if on["durable_order"] else todo[::-1]
                 yield f"the leader reads tail {m.tail}", s._replace(memory=m._replace(leader=(m.tail, todo)))

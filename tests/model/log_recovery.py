@@ -167,9 +167,7 @@ class Recovery(Model[State]):
         epoch = old.epochs[-1][0] + 1
         floor = max(scan.id_max + 1, old.next_id) if self.on["id_floor"] else scan.id_max + 1
         epochs = tuple(x for x in old.epochs if x[1] < scan.cut or x[0] == 1)
-        new = old._replace(
-            epochs=(*epochs, (epoch, scan.cut)), next_id=floor + (JUMP if self.on["id_jump"] else 0)
-        )
+        new = old._replace(epochs=(*epochs, (epoch, scan.cut)), next_id=floor + (JUMP if self.on["id_jump"] else 0))
         t = self.write_manifest(s, new)
         again = self.scan(t.files, t.manifest)
         if scan[1:4] != again[1:4]:

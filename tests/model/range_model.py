@@ -115,9 +115,7 @@ class RangeModel(Model[State]):
         slots = tuple(ACKED if i in ids else slot for i, slot in enumerate(s.slots))
         if whole and not r.single and not (r.broken and self.on["broken"]):
             ok = (FRESH,) if self.on["fresh_only"] else (FRESH, RETURNED)
-            image = tuple(
-                ACKED if r.first <= i <= r.last and slot in ok else slot for i, slot in enumerate(s.image)
-            )
+            image = tuple(ACKED if r.first <= i <= r.last and slot in ok else slot for i, slot in enumerate(s.image))
         else:
             image = tuple(ACKED if i in ids else slot for i, slot in enumerate(s.image))
         return s._replace(slots=slots, image=image)

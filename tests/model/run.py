@@ -75,9 +75,7 @@ def report(name: str, off: Collection[str], profile: str, result: Result, args: 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="*", choices=[[], *MODELS], help="default: every model")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--mutations", action="store_true")

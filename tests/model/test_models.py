@@ -16,9 +16,7 @@ SECONDS = 20.0
 STATES = 30_000  # a mutation not caught within this many states is left to the full run
 
 QUICK = [(name, profile) for name, model in MODELS.items() for profile in model.quick]
-MUTATIONS = [
-    (name, off) for name, model in MODELS.items() for off in mutations(model) if off not in model.slow
-]
+MUTATIONS = [(name, off) for name, model in MODELS.items() for off in mutations(model) if off not in model.slow]
 
 
 @pytest.mark.parametrize(("name", "profile"), QUICK)
@@ -41,8 +39,6 @@ def test_each_guard_matters(name: str, off: tuple[str, ...]) -> None:
 def test_names_are_consistent(name: str) -> None:
     model = MODELS[name]
     assert set(model.quick) <= set(model.profiles)
-    assert {guard for group in (*model.groups, *model.slow, model.second_lines) for guard in group} <= set(
-        model.guards
-    )
+    assert {guard for group in (*model.groups, *model.slow, model.second_lines) for guard in group} <= set(model.guards)
     with pytest.raises(ValueError):
         model(model.quick[0], ("no such guard",))

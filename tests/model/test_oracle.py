@@ -100,7 +100,7 @@ class Hand:
                 pass
         else:
             t.commit()
-            return handed, [receipt.id for receipt in receipts]
+            return handed, [receipt.id for receipt in receipts if receipt.id is not None]
         return handed, []
 
     def kill_message(self, queue: str, id: int) -> None:

@@ -109,9 +109,7 @@ class UnitModel(Model[State]):
     def initial(self) -> State:
         sectors = (Sector((LOST,)),) * self.size
         nobody: frozenset[int] = frozenset()
-        return State(
-            sectors, ((1, 0),), "run", 0, False, 0, None, 0, 0, None, (), nobody, nobody, self.budget
-        )
+        return State(sectors, ((1, 0),), "run", 0, False, 0, None, 0, 0, None, (), nobody, nobody, self.budget)
 
     def up(self, position: int) -> int:
         return -(-position // self.unit) * self.unit
@@ -131,9 +129,7 @@ class UnitModel(Model[State]):
 
     @staticmethod
     def publish(s: State, commit: Commit) -> State:
-        return s._replace(
-            tail=commit.position + 1, pad=False, last=commit, published=(*s.published, commit.n)
-        )
+        return s._replace(tail=commit.position + 1, pad=False, last=commit, published=(*s.published, commit.n))
 
     # ---- recovery ----
     def scan_uncached(self, cells: Cells, epochs: tuple[tuple[int, int], ...]) -> Scan:
@@ -244,9 +240,7 @@ class UnitModel(Model[State]):
                 yield f"a sync begins, target {s.tail}", t
             return
         target, covers = s.leader
-        sectors = tuple(
-            x._replace(versions=x.versions[n - 1 :]) for x, n in zip(s.sectors, covers, strict=True)
-        )
+        sectors = tuple(x._replace(versions=x.versions[n - 1 :]) for x, n in zip(s.sectors, covers, strict=True))
         acked = s.acked.union(
             c.n for x in sectors for c in x.versions[-1] if c and c.position < target and c.n in s.published
         )

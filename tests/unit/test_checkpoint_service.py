@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -27,7 +28,9 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("durability", ["interval", "none"])
-def test_what_was_put_becomes_durable_by_itself(directory: pathlib.Path, durability: str) -> None:
+def test_what_was_put_becomes_durable_by_itself(
+    directory: pathlib.Path, durability: Literal["interval", "none"]
+) -> None:
     with rota.open(directory / "r", capacity="1 MiB", durability=durability) as repo:
         receipt = repo.queue("q").put(b"soon")
         eventually(lambda: receipt.durable)

@@ -174,6 +174,13 @@ def test_the_documentation_has_no_method_that_is_not(called: str) -> None:
 
 
 @pytest.mark.tree
+def test_the_documentation_has_every_name_of_inspection() -> None:
+    inspection = importlib.import_module("rota.inspection")
+    said = " ".join(documented())
+    assert [name for name in inspection.__all__ if not re.search(rf"\b{name}\b", said)] == []
+
+
+@pytest.mark.tree
 def test_the_documentation_has_every_figure() -> None:
     said = documented()
     fields = {field.name for cls in FIGURES for field in dataclasses.fields(cls)}

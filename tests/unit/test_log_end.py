@@ -9,12 +9,32 @@ import struct
 import pytest
 
 from rota import inspection
-from rota._core.inspection import Builder, Inspector
-from rota._repair import HEADER, commit_of
+from rota._core.inspection import Inspector
+from rota._core.inspection_builder import Builder
 
 SEGMENT, UNIT = 65536, 512
 MARK, CLOSE = 1, 4
 PUT = 1
+
+
+HEADER = struct.Struct("<IHHQIIIIIIQQQQQQII")
+FRAME = struct.Struct("<IIIIQHHBBH")
+OPERATION = struct.Struct("<BBHIQQQ")
+CELL = 32
+
+
+def commit_of(count: int, size: int) -> bytearray:
+    """Lay out a commit of so many messages, or of none, without its sums."""
+    encoded = OPERATION.pack(PUT, 0, 1, 0, 0, count, 0) if count else b""
+    data = HEADER.size + len(encoded) + FRAME.size * count
+    directory, rest = bytearray(), bytearray()
+    for _ in range(count):
+        directory += FRAME.pack(0, size, data + len(rest), 0, 0, 0, 1, 0, 0, 0)
+        rest += os.urandom(size)
+    whole = bytearray(HEADER.size) + encoded + directory + rest
+    whole += bytes(-len(whole) % CELL)
+    HEADER.pack_into(whole, 0, 0, 0, 0, 0, len(whole), len(encoded), count, 1 if count else 0, *([0] * 10))
+    return whole
 
 
 class Log:
@@ -43,11 +63,8 @@ class Log:
             file.seek(offset)
             file.write(data)
 
-    def append(
-        self, count: int = 1, size: int = 100, flags: int = 0, sub_epoch: int = 0, publish: bool = True
-    ) -> int:
-        frames = [(1, 0, 0, b"", os.urandom(size)) for _ in range(count)]
-        whole = commit_of([(PUT, 0, 1, 0, count, 0, b"")] if count else [], frames)
+    def append(self, count: int = 1, size: int = 100, flags: int = 0, sub_epoch: int = 0, publish: bool = True) -> int:
+        whole = commit_of(count, size)
         lsn = -(-self.tail // UNIT) * UNIT if self.sealed else self.tail
         if lsn % SEGMENT + len(whole) > SEGMENT or lsn % SEGMENT == 0:
             lsn = -(-lsn // SEGMENT) * SEGMENT + 4096

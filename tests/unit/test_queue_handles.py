@@ -193,18 +193,20 @@ def test_messages_of_another_repository_are_refused(repo: rota.Repository, direc
         theirs.put_many([b"theirs", b"theirs too"])
         own, foreign = mine.get(), theirs.get()
         batch = theirs.get_many(1)
-        for call in (lambda: mine.ack([foreign]), lambda: mine.ack([own, foreign])):
+        acks: list[Callable[[], object]] = [lambda: mine.ack([foreign]), lambda: mine.ack([own, foreign])]
+        for call in acks:
             with pytest.raises(rota.Misuse):
                 call()
         with repo.transaction() as t:
-            for call in (
+            calls: list[Callable[[], object]] = [
                 lambda: t.ack(foreign),
                 lambda: t.ack(batch),
                 lambda: t.get(theirs),
                 lambda: t.get_many(theirs, 1),
                 lambda: t.put(theirs, b"x"),
                 lambda: t.put_many(theirs, [b"x"]),
-            ):
+            ]
+            for call in calls:
                 with pytest.raises(rota.Misuse):
                     call()
         with pytest.raises(rota.Misuse):
@@ -224,7 +226,7 @@ def test_hands_that_hold_nothing_settle_nothing(repo: rota.Repository) -> None:
     with pytest.raises(rota.StateError):
         queue.ack([queue.peek()])
     with pytest.raises(TypeError):
-        queue.ack([b"x"])
+        queue.ack([b"x"])  # type: ignore[list-item]
     queue.get_many(0).ack()
     assert len(queue) == 1
 
@@ -337,7 +339,7 @@ def consume(queue: rota.Queue, results: Any) -> None:
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_queue_goes_to_a_new_process(directory: pathlib.Path, method: str) -> None:
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     with rota.open(directory / "r", capacity="1 MiB", durability="none") as repo:
         queue = repo.queue("q")
         queue.put_many([b"1", b"2", b"3"])

@@ -19,9 +19,7 @@ pytestmark = pytest.mark.tree
 
 
 def matching(found: int) -> list[int]:
-    return [
-        number for number, _, _, needs, excludes, _ in ROWS if found & needs == needs and not found & excludes
-    ]
+    return [number for number, _, _, needs, excludes, _ in ROWS if found & needs == needs and not found & excludes]
 
 
 @pytest.mark.parametrize("found", range(64))

@@ -5,6 +5,7 @@
     places     DIR and ROTA_DIR, queues by name
     text       keys, names and figures as they are printed; messages as JSON
     tables     figures on a terminal, in a pipe, as JSON
+    patience   waits for standard input and output that a signal ends
     framing    records from a stream and back: delimiters, length prefixes
 
 One module for each command or small group of them; `program` imports it when the command is called.

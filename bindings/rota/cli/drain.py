@@ -41,20 +41,14 @@ ID_BYTES = 8
 @click.command(short_help="Empty a queue, to standard output or into another queue.")
 @directory_argument
 @queue_option("The queue to empty.")
-@click.option(
-    "--to", "target", metavar="QUEUE", help="Put the messages into this queue instead of printing them."
-)
+@click.option("--to", "target", metavar="QUEUE", help="Put the messages into this queue instead of printing them.")
 @click.option("--to-dir", metavar="DIR2", help="The repository of that queue. [the same one]")
-@click.option(
-    "--timeout", metavar="SECONDS", default=0.0, type=click.FloatRange(0), help="Wait so long for more. [0]"
-)
+@click.option("--timeout", metavar="SECONDS", default=0.0, type=click.FloatRange(0), help="Wait so long for more. [0]")
 @click.option("--format", "form", type=click.Choice(["raw", "json", "length-prefixed"]), default="raw")
 @framing_options
 @durability_option
 @create_options
-@click.option(
-    "--json", "as_json", is_flag=True, help="With --to: print how many were moved, as a JSON object."
-)
+@click.option("--json", "as_json", is_flag=True, help="With --to: print how many were moved, as a JSON object.")
 def drain(
     directory: pathlib.Path,
     queue_name: str,
@@ -100,15 +94,11 @@ def drain(
         else:
             other = pathlib.Path(to_dir)
             with open_repository(other, create=create, capacity=capacity, durability=durability) as archive:
-                moved = move_across(
-                    source, archive, open_queue(archive, target, create=create), directory, timeout
-                )
+                moved = move_across(source, archive, open_queue(archive, target, create=create), directory, timeout)
     if as_json:
         click.echo(json_line({"messages": moved, "seconds": time.monotonic() - started}))
     elif sys.stderr.isatty():
-        click.echo(
-            f"{counted(moved, 'message')} moved, {rate_figure(moved, time.monotonic() - started)}", err=True
-        )
+        click.echo(f"{counted(moved, 'message')} moved, {rate_figure(moved, time.monotonic() - started)}", err=True)
 
 
 def same_directory(first: pathlib.Path, second: str) -> bool:
@@ -118,9 +108,7 @@ def same_directory(first: pathlib.Path, second: str) -> bool:
 
 def carry(transaction: rota.Transaction, target: rota.Queue, message: rota.Message) -> None:
     """Put a copy of a message, with all that its sender gave it."""
-    transaction.put(
-        target, message.body, key=message.key, headers=message.headers or None, priority=message.priority
-    )
+    transaction.put(target, message.body, key=message.key, headers=message.headers or None, priority=message.priority)
 
 
 def move_within(repository: rota.Repository, source: rota.Queue, target: rota.Queue, timeout: float) -> int:

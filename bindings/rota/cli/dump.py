@@ -13,8 +13,8 @@ import click
 
 from rota import inspection
 from rota.cli.failures import DONE, REFUSED, Refused
-from rota.cli.framing import write_out
 from rota.cli.offline import inspected
+from rota.cli.patience import write_out
 from rota.cli.places import demand_repository, directory_argument, queue_option
 from rota.cli.text import as_json, json_line, printable
 
@@ -157,8 +157,7 @@ def instant(time_ns: int) -> str:
 def plain_fields(operation: inspection.Operation) -> dict[str, Any]:
     """Return the fields of an operation as JSON can hold them."""
     return {
-        name: list(value) if isinstance(value, tuple) else as_json(value)
-        for name, value in operation.fields.items()
+        name: list(value) if isinstance(value, tuple) else as_json(value) for name, value in operation.fields.items()
     }
 
 
@@ -169,9 +168,7 @@ def log_text(commit: inspection.Commit) -> bytes:
     head = f"{commit.lsn} +{commit.length} epoch {commit.epoch}.{commit.sub_epoch} {instant(commit.time_ns)}"
     lines = [head + f" durable {commit.durable_lsn}{token}{kind}"]
     for operation in commit.operations:
-        shown = " ".join(
-            f"{name}={printable(str_or_bytes(value))}" for name, value in plain_fields(operation).items()
-        )
+        shown = " ".join(f"{name}={printable(str_or_bytes(value))}" for name, value in plain_fields(operation).items())
         lines.append(f"    {operation.kind} queue={operation.queue} {shown}")
     return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
 
@@ -205,9 +202,7 @@ def write_database(directory: pathlib.Path, queue_name: str | None, database: pa
             connection.executescript(SCHEMA)
             with connection:
                 rows = messages_of(directory, queue_name)
-                connection.executemany(
-                    "INSERT INTO message VALUES (?,?,?,?,?,?,?,?,?)", map(message_row, rows)
-                )
+                connection.executemany("INSERT INTO message VALUES (?,?,?,?,?,?,?,?,?)", map(message_row, rows))
                 fill_log(connection, inspection.commits(directory))
             (damaged,) = connection.execute("SELECT count(*) FROM message WHERE damage != ''").fetchone()
         finally:

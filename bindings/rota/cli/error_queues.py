@@ -23,12 +23,8 @@ QUEUE_HELP = "The error queue, or the queue whose error queue is meant."
 @click.command(short_help="List messages in error queues, and why they are there.")
 @directory_argument
 @queue_option(QUEUE_HELP + " [all]", required=False)
-@click.option(
-    "-n", "--count", metavar="N", default=100, show_default=True, type=click.IntRange(1), help="How many."
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object for each message, with its whole body."
-)
+@click.option("-n", "--count", metavar="N", default=100, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each message, with its whole body.")
 def errors(directory: pathlib.Path, queue_name: str | None, count: int, as_json: bool) -> int:
     """List the messages in error queues, the oldest first: where they come from, why, and how often tried.
 
@@ -121,9 +117,7 @@ def shown(value: Any, limit: int) -> str:
 @click.option("--all", "everything", is_flag=True, help="All messages of the error queue.")
 @click.option("--to", "target", metavar="QUEUE", help="Where to. [the queue that the error queue belongs to]")
 @click.option("--json", "as_json", is_flag=True, help="Print how many went, as a JSON object.")
-def redrive(
-    arguments: Sequence[str], queue_name: str, everything: bool, target: str | None, as_json: bool
-) -> int:
+def redrive(arguments: Sequence[str], queue_name: str, everything: bool, target: str | None, as_json: bool) -> int:
     """Move messages of an error queue back to where they came from; ids stay, attempts start anew.
 
     \b

@@ -82,9 +82,7 @@ def explain(error: BaseException) -> tuple[int, str]:
 def describe(error: BaseException) -> str:
     """Return the sentence an error carries, on one line, or its name when it carries none."""
     if isinstance(error, OSError) and error.strerror and not isinstance(error, rota.RotaError):
-        name = (
-            f"{printable(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
-        )
+        name = f"{printable(os.fsencode(error.filename))}: " if isinstance(error.filename, str | bytes) else ""
         return f"{name}{error.strerror}"
     text = str(error).strip()
     if not isinstance(error, rota.RotaError | OSError):

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,6 @@ import click
 from rota.cli.failures import FAILED, Failure, Refused
 
 CHUNK_BYTES = 1 << 20
-STANDARD_OUTPUT = 1
 RECORD_BYTES_MAX = 256 << 20
 OVERHEAD_BYTES = 192  # of a message beside its body: header, key, padding
 PREFIX = struct.Struct(">I")
@@ -36,12 +34,8 @@ class Readable(Protocol):
 
 def framing_options(function: Decorated) -> Decorated:
     """Add --delimiter, --null and --length-prefixed to a command."""
-    function = click.option("--length-prefixed", is_flag=True, help="Records are led by 4 bytes of length.")(
-        function
-    )
-    function = click.option(
-        "--null", is_flag=True, help="Records end with a NUL byte, as of `find -print0`."
-    )(function)
+    function = click.option("--length-prefixed", is_flag=True, help="Records are led by 4 bytes of length.")(function)
+    function = click.option("--null", is_flag=True, help="Records end with a NUL byte, as of `find -print0`.")(function)
     return click.option(
         "--delimiter",
         metavar="TEXT",
@@ -109,9 +103,7 @@ def length_prefixed_records(stream: Readable) -> Iterator[list[bytes]]:
         while start + PREFIX.size <= len(buffer):
             (length,) = PREFIX.unpack_from(buffer, start)
             if length > RECORD_BYTES_MAX:
-                raise Refused(
-                    f"the record at byte {taken + start} claims {length:,} bytes: not length-prefixed?"
-                )
+                raise Refused(f"the record at byte {taken + start} claims {length:,} bytes: not length-prefixed?")
             if start + PREFIX.size + length > len(buffer):
                 break
             start += PREFIX.size
@@ -122,21 +114,12 @@ def length_prefixed_records(stream: Readable) -> Iterator[list[bytes]]:
         if records:
             yield records
     if buffer:
-        raise Failure(
-            FAILED, f"the input ends in the middle of the record at byte {taken}; all before it were put"
-        )
+        raise Failure(FAILED, f"the input ends in the middle of the record at byte {taken}; all before it were put")
 
 
 def framed(body: bytes, delimiter: bytes | None) -> bytes:
     """Return a record with its delimiter or its length."""
     return PREFIX.pack(len(body)) + body if delimiter is None else body + delimiter
-
-
-def write_out(data: bytes) -> None:
-    """Write to standard output past every buffer, so that nothing is left in one when it is interrupted."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(STANDARD_OUTPUT, rest) :]
 
 
 def cut(pieces: Iterable[bytes], count: int, size: int) -> Iterator[list[bytes]]:

@@ -9,7 +9,8 @@ import click
 
 import rota
 from rota.cli.failures import DONE, NOTHING_THERE
-from rota.cli.framing import chosen_delimiter, framed, framing_options, write_out
+from rota.cli.framing import chosen_delimiter, framed, framing_options
+from rota.cli.patience import write_out
 from rota.cli.places import directory_argument, open_queue, open_repository, queue_option
 from rota.cli.text import json_line, message_record
 
@@ -72,9 +73,7 @@ def get(
     if (count is not None) + everything + follow > 1:
         raise click.UsageError("-n, --all and --follow exclude each other.")
     if follow and not ack:
-        raise click.UsageError(
-            "--follow needs --ack: it never comes to the end at which messages are given back."
-        )
+        raise click.UsageError("--follow needs --ack: it never comes to the end at which messages are given back.")
     limit = None if everything or follow else count or 1
     mark = chosen_delimiter(delimiter, null, length_prefixed or form == "length-prefixed")
     writer = json_writer if form == "json" else raw_writer(mark)
@@ -97,21 +96,26 @@ def json_writer(batch: rota.Batch) -> bytes:
 def copy_out(queue: rota.Queue, writer: Writer, limit: int | None, timeout: float | None, ack: bool) -> int:
     """Write messages until the limit, or until none comes in time; return how many."""
     kept: list[rota.Batch] = []
-    taken = 0
+    taken, written = 0, False
     try:
         while limit is None or taken < limit:
+            written = False
             size = BATCH if limit is None else min(BATCH, limit - taken)
             batch = queue.get_many(size, timeout=None if timeout is None else max(timeout, LOOK_SECONDS))
             if not batch:
                 break
             kept.append(batch)
             write_out(writer(batch))
+            written = True
             taken += len(batch)
             if ack:
                 batch.ack()
                 kept.clear()
     finally:
-        # After a closed pipe or Ctrl-C: what was not acknowledged goes back, not counted as an attempt.
+        # After a closed pipe or Ctrl-C: what was not written whole goes back, not counted as an attempt.
         for batch in kept:
-            batch.release()
+            if ack and written:
+                batch.ack()
+            else:
+                batch.release()
     return taken

@@ -11,6 +11,7 @@ import click
 import rota
 from rota.cli.framing import unescape
 from rota.cli.ingestion import Ingestion, Outcome, Settings
+from rota.cli.patience import STANDARD_INPUT
 from rota.cli.places import (
     create_options,
     durability_option,
@@ -21,7 +22,7 @@ from rota.cli.places import (
 )
 from rota.cli.progress import Bar
 from rota.cli.records import FORMATS, Plan, format_of
-from rota.cli.sources import STANDARD_INPUT, Source
+from rota.cli.sources import Source
 from rota.cli.text import counted, duration_figure, json_line, rate_figure
 
 CHECK_BYTES = 1 << 20
@@ -46,13 +47,9 @@ CHECK_BYTES = 1 << 20
     show_default=True,
     help="The body: the record as it stands, or JSON (of a CSV row an object by the header).",
 )
-@click.option(
-    "--key-column", metavar="NAME", help="The column or field whose value is the key of the message."
-)
+@click.option("--key-column", metavar="NAME", help="The column or field whose value is the key of the message.")
 @click.option("--separator", metavar="CHAR", help=r"Between CSV fields. [a comma; a tab for .tsv]")
-@click.option(
-    "--header/--no-header", default=True, help="The first CSV record names the columns, and is no message."
-)
+@click.option("--header/--no-header", default=True, help="The first CSV record names the columns, and is no message.")
 @click.option("--member", metavar="NAME", help="Which member of a zip file that has several.")
 @click.option("--source", "name", metavar="NAME", help="What its position is remembered by. [its real path]")
 @click.option("--part", metavar="I/N", help="Only part I of N: for several processes with one source.")
@@ -64,22 +61,16 @@ CHECK_BYTES = 1 << 20
     type=click.IntRange(1),
     help="Records in one commit.",
 )
-@click.option(
-    "--skip-bad", is_flag=True, help="Pass over records that are no JSON or lack fields; else they stop it."
-)
+@click.option("--skip-bad", is_flag=True, help="Pass over records that are no JSON or lack fields; else they stop it.")
 @click.option("--hold-partial", is_flag=True, help="Leave a last record without a newline for the next time.")
 @click.option("--check", is_flag=True, help="Read the whole file once before anything of it is put.")
 @click.option("--again", is_flag=True, help="From the start, whatever was ingested before.")
-@click.option(
-    "--wait", is_flag=True, help="If another process is ingesting the same source: wait, then go on."
-)
+@click.option("--wait", is_flag=True, help="If another process is ingesting the same source: wait, then go on.")
 @durability_option
 @create_options
 @click.option("--quiet", is_flag=True, help="No bar and no closing line.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures of each file as a JSON object.")
-def ingest(
-    arguments: Sequence[str], queue_name: str, name: str | None, member: str | None, **options: Any
-) -> None:
+def ingest(arguments: Sequence[str], queue_name: str, name: str | None, member: str | None, **options: Any) -> None:
     """Put the records of files into a queue: CSV, JSON Lines or lines, plain or compressed.
 
     The position in each file is committed with its records, so the command may be killed at any time: the
@@ -150,9 +141,7 @@ def chosen_plan(source: Source, options: dict[str, Any]) -> Plan:
     if len(separator) != 1 or not separator.isascii() or separator in '"\n\r':
         raise click.UsageError("--separator takes one ASCII character that is no quote and no newline.")
     if form == "lines" and (options["shape"] == "json" or options["key_column"] is not None):
-        raise click.UsageError(
-            f"{source} is taken as lines, which have no fields; give --format csv or jsonl."
-        )
+        raise click.UsageError(f"{source} is taken as lines, which have no fields; give --format csv or jsonl.")
     return Plan(form, separator, options["header"], options["shape"] == "json", options["key_column"])
 
 

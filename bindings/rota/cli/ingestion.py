@@ -66,9 +66,7 @@ class Outcome:
 class Ingestion:
     """The way of one source into a queue."""
 
-    def __init__(
-        self, repository: rota.Repository, queue: rota.Queue, plan: Plan, settings: Settings
-    ) -> None:
+    def __init__(self, repository: rota.Repository, queue: rota.Queue, plan: Plan, settings: Settings) -> None:
         self.repository, self.queue = repository, queue
         self.plan, self.settings = plan, settings
         self.plan_fields = remembered_plan(plan)
@@ -158,9 +156,7 @@ class Ingestion:
         except BadRecord as error:
             raise Refused(f"{source}: the header cannot be read: {error}") from None
         if self.plan.as_json and len(set(columns)) < len(columns):
-            raise Refused(
-                f"{source}: the header names a column twice, so its rows cannot become JSON objects"
-            )
+            raise Refused(f"{source}: the header names a column twice, so its rows cannot become JSON objects")
         return columns, start + len(line) + bool(pieces)
 
     def reach(self, source: Source, start: int) -> bytes | None:
@@ -175,9 +171,7 @@ class Ingestion:
             data = source.head + source.read_fully(max(0, start - source.position))
             tail, first = data[max(0, before) : start], data[start:]
         if len(tail) < length:
-            raise Refused(
-                f"{source} is shorter than the {start:,} bytes that were taken from it: it has changed"
-            )
+            raise Refused(f"{source} is shorter than the {start:,} bytes that were taken from it: it has changed")
         if length and digest(tail) != known:
             raise Refused(f"{source} has changed before byte {start:,}, where its ingestion had stopped")
         return self.after_unterminated(source, first) if self.position.unterminated else first
@@ -247,9 +241,7 @@ class Ingestion:
         if refused is not None:
             raise refused
 
-    def moved(
-        self, source: Source, pieces: list[bytes], put: int, skipped: int, *, unterminated: bool
-    ) -> Position:
+    def moved(self, source: Source, pieces: list[bytes], put: int, skipped: int, *, unterminated: bool) -> Position:
         """Return the position behind some pieces."""
         before = self.position
         if not pieces:

@@ -106,9 +106,7 @@ def two_directories(arguments: Sequence[str]) -> tuple[pathlib.Path, pathlib.Pat
     directory = chosen(arguments[0] if len(arguments) == 2 else None)
     output = pathlib.Path(arguments[-1])
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise Refused(
-            f"{printable(str(output))} exists and is not empty; repair writes only into a new directory"
-        )
+        raise Refused(f"{printable(str(output))} exists and is not empty; repair writes only into a new directory")
     return directory, output
 
 

@@ -28,9 +28,9 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 def directory_argument(function: Decorated) -> Decorated:
     """Add DIR to a command that takes no other arguments."""
-    return click.argument(
-        "directory", metavar="[DIR]", required=False, callback=lambda _, __, value: chosen(value)
-    )(function)
+    return click.argument("directory", metavar="[DIR]", required=False, callback=lambda _, __, value: chosen(value))(
+        function
+    )
 
 
 def queue_option(help_text: str, *, required: bool = True) -> Callable[[Decorated], Decorated]:
@@ -40,12 +40,8 @@ def queue_option(help_text: str, *, required: bool = True) -> Callable[[Decorate
 
 def create_options(function: Decorated) -> Decorated:
     """Add --create and the options that go with it."""
-    function = click.option("--capacity", metavar="SIZE", help="With --create: room on disk, as '4 GiB'.")(
-        function
-    )
-    return click.option("--create", is_flag=True, help="Make the repository and the queue if need be.")(
-        function
-    )
+    function = click.option("--capacity", metavar="SIZE", help="With --create: room on disk, as '4 GiB'.")(function)
+    return click.option("--create", is_flag=True, help="Make the repository and the queue if need be.")(function)
 
 
 def durability_option(function: Decorated) -> Decorated:
@@ -90,9 +86,7 @@ def demand_no_other_use(directory: pathlib.Path) -> None:
     """Refuse to make a repository among files of something else."""
     if directory.is_dir() and (others := [path for path in directory.iterdir() if not is_ours(path)]):
         name = printable(os.fsencode(directory))
-        raise Refused(
-            f"{name} is in use for other things ({printable(others[0].name)}); give a new directory"
-        )
+        raise Refused(f"{name} is in use for other things ({printable(others[0].name)}); give a new directory")
 
 
 def is_ours(path: pathlib.Path) -> bool:

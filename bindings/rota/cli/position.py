@@ -55,9 +55,7 @@ class Position:
 
     def tag(self, source: str) -> bytes:
         """Return what the registration keeps: JSON, so that a person can read it in a dump."""
-        return json.dumps(
-            {"source": printable(source)[-SHORT_NAME:], **asdict(self)}, separators=(",", ":")
-        ).encode()
+        return json.dumps({"source": printable(source)[-SHORT_NAME:], **asdict(self)}, separators=(",", ":")).encode()
 
     @classmethod
     def of_tag(cls, tag: bytes, source: str) -> Position:

@@ -20,6 +20,7 @@ from typing import NoReturn
 import click
 
 from rota.cli.failures import DONE, FAILED, explain
+from rota.cli.patience import listen_for_signals
 
 # command: where it lives, and what `rota --help` says of it. In the order of a message's life.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -153,8 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and end the process."""
     if COMPLETION_VARIABLE in os.environ:
         program.main(prog_name="rota")
-    signal.signal(signal.SIGTERM, terminate)
     fill_standard_files()
+    listen_for_signals()
+    signal.signal(signal.SIGTERM, terminate)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

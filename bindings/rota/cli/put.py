@@ -6,12 +6,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import click
 
 import rota
-from rota.cli.framing import Readable, chosen_delimiter, cut, framing_options, read_records
+from rota.cli.framing import chosen_delimiter, cut, framing_options, read_records
+from rota.cli.patience import open_patiently
 from rota.cli.places import (
     commit_bytes,
     create_options,
@@ -39,14 +40,10 @@ from rota.cli.text import counted, json_line, rate_figure
 )
 @click.option("--key", metavar="TEXT", help="The key of every message.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header of every message.")
-@click.option(
-    "--priority", default=0, type=click.IntRange(0, 9), help="0 to 9; higher ones are handed out first."
-)
+@click.option("--priority", default=0, type=click.IntRange(0, 9), help="0 to 9; higher ones are handed out first.")
 @click.option("--delay", metavar="SECONDS", default=0.0, type=click.FloatRange(0), help="Not visible before.")
 @click.option("--ttl", metavar="SECONDS", type=click.FloatRange(0, min_open=True), help="Expired afterwards.")
-@click.option(
-    "--timeout", metavar="SECONDS", type=click.FloatRange(0), help="Give up when full for so long. [wait]"
-)
+@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0), help="Give up when full for so long. [wait]")
 @durability_option
 @create_options
 @click.option("--json", "as_json", is_flag=True, help="Print what was put, as a JSON object.")
@@ -114,8 +111,8 @@ def parsed_header(text: str) -> tuple[str, str | int | float | bool]:
 def batches(files: Sequence[str], delimiter: bytes | None, count: int, size: int) -> Iterator[list[bytes]]:
     """Yield what one commit takes: so many records and bytes at most, and never a wait for more of them."""
     for name in files or ["-"]:
-        with click.open_file(name, "rb") as stream:
-            for records in read_records(cast(Readable, stream), delimiter):
+        with open_patiently(name) as stream:
+            for records in read_records(stream, delimiter):
                 yield from cut(records, count, size)
 
 
@@ -130,15 +127,14 @@ class Putter:
     def put(self, bodies: list[bytes]) -> range:
         """Put a batch; return the ids."""
         if not self.attributes:
-            ids: range = self.queue.put_many(bodies, priority=self.priority, timeout=self.timeout).ids
-            return ids
+            return self.queue.put_many(bodies, priority=self.priority, timeout=self.timeout).ids
         if self.timeout is not None:
             return self.put_singly(bodies)
         with self.repository.transaction() as transaction:
             for body in bodies:
                 transaction.put(self.queue, body, priority=self.priority, **self.attributes)
-        ids = transaction.receipt.ids
-        return ids
+        assert transaction.receipt is not None
+        return transaction.receipt.ids
 
     def put_singly(self, bodies: list[bytes]) -> range:
         """Put each body in a commit of its own: only such a put can give up when there is no room."""

@@ -15,7 +15,6 @@ import io
 import lzma
 import os
 import pathlib
-import sys
 import zipfile
 import zlib
 from typing import IO, Any, cast
@@ -23,9 +22,9 @@ from typing import IO, Any, cast
 import click
 
 from rota.cli.failures import Refused
+from rota.cli.patience import STANDARD_INPUT, open_patiently
 from rota.cli.text import printable
 
-STANDARD_INPUT = "-"
 MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"),
     (b"PK\x03\x04", "zip"),
@@ -47,7 +46,7 @@ class Source:
         if path == STANDARD_INPUT and name is None:
             raise click.UsageError("Standard input has no name to remember it by; give --source NAME.")
         self.path = path
-        self.raw = opened(path)
+        self.raw = open_patiently(path)
         # Standard input may start in the middle of a file; that is where it begins for us.
         self.seekable = path != STANDARD_INPUT and self.raw.seekable()
         try:
@@ -68,9 +67,8 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Close the file; standard input stays open."""
-        if self.path != STANDARD_INPUT:
-            self.raw.close()
+        """Close the file; standard input itself stays open."""
+        self.raw.close()
 
     def own_name(self) -> str:
         """Return the real path, with the member of a zip file behind it."""
@@ -96,9 +94,7 @@ class Source:
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno in (errno.EIO, errno.ESTALE):
                 raise
-            raise Refused(
-                f"{self} is damaged or cut off after {self.position:,} bytes of data ({error})"
-            ) from None
+            raise Refused(f"{self} is damaged or cut off after {self.position:,} bytes of data ({error})") from None
         if self.position == len(self.head) < HEAD_BYTES:
             self.head += data[: HEAD_BYTES - len(self.head)]
         self.position += len(data)
@@ -129,11 +125,6 @@ class Source:
         return name if self.member is None else f"{name} ({printable(self.member)})"
 
 
-def opened(path: str) -> io.BufferedReader:
-    """Return the file of that name, or standard input."""
-    return cast(io.BufferedReader, sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb")
-
-
 def recognised(raw: io.BufferedReader, seekable: bool) -> str | None:
     """Return the compression that the first bytes tell, leaving them unread."""
     if seekable:
@@ -144,9 +135,7 @@ def recognised(raw: io.BufferedReader, seekable: bool) -> str | None:
     return next((kind for magic, kind in MAGIC if start.startswith(magic)), None)
 
 
-def decompressed(
-    raw: io.BufferedReader, kind: str | None, path: str, member: str | None
-) -> tuple[Any, str | None]:
+def decompressed(raw: io.BufferedReader, kind: str | None, path: str, member: str | None) -> tuple[Any, str | None]:
     """Return the stream to read, and the member it is when the file is a zip archive."""
     if member is not None and kind != "zip":
         raise click.UsageError(f"--member is for zip files; {printable(os.fsencode(path))} is none.")
@@ -168,9 +157,7 @@ def decompressed(
 def zip_member(raw: io.BufferedReader, path: str, member: str | None) -> tuple[IO[bytes], str]:
     """Return the stream of the only member, or of the one that was asked for, and its name."""
     if path == STANDARD_INPUT or not raw.seekable():
-        raise click.UsageError(
-            "A zip file cannot come through a pipe: its list of members stands at the end."
-        )
+        raise click.UsageError("A zip file cannot come through a pipe: its list of members stands at the end.")
     try:
         archive = zipfile.ZipFile(raw)
     except zipfile.BadZipFile as error:

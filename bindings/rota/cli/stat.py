@@ -74,9 +74,7 @@ def repository_facts(total: rota.RepositoryStatistics) -> list[tuple[str, str]]:
         saved = 100 - 100 * total.compressed_bytes / total.raw_bytes
         facts.append(("compression", f"{byte_figure(total.raw_bytes)} of bodies, {saved:.0f} % saved"))
     if total.owner_deaths or total.reaped_claims:
-        facts.append(
-            ("deaths", f"{total.owner_deaths:,} in the lock, {total.reaped_claims:,} claims taken back")
-        )
+        facts.append(("deaths", f"{total.owner_deaths:,} in the lock, {total.reaped_claims:,} claims taken back"))
     if total.failed:
         facts.append(("state", "FAILED: a sync failed; stop all programs that use it, then open it again"))
     return facts
