@@ -89,6 +89,8 @@ cdef int provide(rota_handle *h, rota_error *error) noexcept nogil:
 
 cdef bint options_good(const rota_queue_options *options) noexcept nogil:
     return 0 < options.name_length <= ROTA_NAME_LENGTH_MAX and options.order <= ROTA_ORDER_STRICT \
+        and options.is_volatile <= 1 and options.is_error_queue <= 1 and options.count_handouts <= 1 \
+        and options.reserved == 0 \
         and (options.error_queue < ROTA_QUEUE_COUNT_MAX or options.error_queue == ROTA_QUEUE_NONE)
 
 
