@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -72,17 +73,14 @@ class Sample:
 
 @pytest.fixture(scope="module", params=ENDINGS)
 def sample(request: pytest.FixtureRequest) -> Iterator[Sample]:
-    base = directory_base() / f"rota-repair-{os.getpid()}-{request.param}"
-    shutil.rmtree(base, ignore_errors=True)
-    base.mkdir(parents=True)
-    seed = os.environ["ROTA_SEED"]
-    command = [sys.executable, __file__, str(base / "r"), str(base / "live.json"), seed, request.param]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == (0 if request.param == "closed" else -signal.SIGKILL), done.stderr
-    for name in ("control", "claims"):  # what a new boot does not find
-        (base / "r" / name).unlink(missing_ok=True)
-    yield Sample(base / "r", json.loads((base / "live.json").read_text()))
-    shutil.rmtree(base, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rota-repair-", dir=directory_base()) as base:
+        path, left = pathlib.Path(base, "r"), pathlib.Path(base, "live.json")
+        command = [sys.executable, __file__, str(path), str(left), os.environ["ROTA_SEED"], request.param]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == (0 if request.param == "closed" else -signal.SIGKILL), done.stderr
+        for name in ("control", "claims"):  # what a new boot does not find
+            (path / name).unlink(missing_ok=True)
+        yield Sample(path, json.loads(left.read_text()))
 
 
 def damage(function: Callable[[pathlib.Path, random.Random], None]) -> Callable[[pathlib.Path, random.Random], None]:
