@@ -94,8 +94,8 @@ class Rescue:
         elif self.image is not None:
             self._without_checkpoint(self.image)
         self._walk(progress)
-        if self.image is not None and self.whole_log:
-            self._name_queues()
+        if self.whole_log or self.report.gaps or self.image is None:
+            self._name_queues()  # what named them may be in the damaged part
         if self.report.gaps:
             self.report.settled_may_return = True
             self.report.notes.append("messages that were settled in the damaged part of the log may come back")

@@ -147,6 +147,7 @@ class Repository:
 
     def _create(self, name: str, options: dict[str, Any]) -> None:
         """Make a queue, and its error queue; another process may be faster."""
+        _check(name, options)
         entries = []
         number = _directory.free_number(self._store)
         errors_number = _NO_QUEUE
@@ -181,6 +182,7 @@ class Repository:
         if fixed:
             raise ValueError(f"these options cannot change: {', '.join(sorted(fixed))}")
         entry = {**queue.figures(), **options}
+        _check(queue.name, {**entry, "error_queue": None})
         _directory.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
 
     def _error_name(self, figures: dict[str, Any]) -> str | None:
@@ -308,3 +310,20 @@ class Repository:
 
 def _reopen(path: str, options: dict[str, Any]) -> Repository:
     return Repository(path, **{**options, "create": False})
+
+
+def _check(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ValueError for options that no queue can have."""
+    if not 0 < len(os.fsencode(name)) <= 255 - len(".errors"):
+        raise ValueError(f"the name of a queue has 1 to {255 - len('.errors')} bytes, not {len(os.fsencode(name))}")
+    if options["order"] not in ("skip", "strict"):
+        raise ValueError(f"order is 'skip' or 'strict', not {options['order']!r}: 'group' is not in this version")
+    for option in ("max_messages", "max_attempts"):
+        if options[option] is not None and not 1 <= options[option] < 1 << 31:
+            raise ValueError(f"{option} is None or at least 1, not {options[option]!r}")
+    if not 0 < options["lease"] < 3e9:
+        raise ValueError(f"lease is above 0 seconds, not {options['lease']!r}")
+    if options["error_queue"] is not None and options["max_attempts"] is None:
+        raise ValueError("an error queue needs max_attempts: without a bound nothing ever moves there")
+    if options["error_queue"] == name:
+        raise ValueError(f"{name!r} cannot be its own error queue")

@@ -256,7 +256,7 @@ def test_repair_saves_what_is_valid_and_lists_the_rest(log: Log, tmp_path: pathl
     report = inspection.repair(log.path, tmp_path / "repaired")
     saved = inspection.verify(tmp_path / "repaired")
     assert (saved.verdict, saved.case, saved.problems) == ("sound", "closed", [])
-    ids = {message.id for commit in inspection.commits(tmp_path / "repaired") for message in commit.messages}
+    ids = {message.id for _, message in inspection.live(tmp_path / "repaired")}
     lost = {1 + 3 * 7, 2 + 3 * 7, 3 + 3 * 7}
     if offset == 8:
         assert ids == set(range(1, 61)) - lost and report.gaps

@@ -8,6 +8,7 @@ from rota.repository import Durability
 
 @final
 class Batch:
+    def __init__(self) -> None: ...
     @property
     def queue(self) -> Queue: ...
     @property

@@ -7,6 +7,7 @@ from rota.repository import Durability
 
 @final
 class Message:
+    def __init__(self) -> None: ...
     @property
     def queue(self) -> Queue: ...
     @property

@@ -4,6 +4,7 @@ from rota._core.store import Store
 
 @final
 class Receipt:
+    def __init__(self) -> None: ...
     @property
     def id(self) -> int: ...
     @property

@@ -12,6 +12,7 @@ from rota.statistics import QueueStatistics
 
 @final
 class Queue:
+    def __init__(self) -> None: ...
     @property
     def repository(self) -> Repository: ...
     @property

@@ -14,6 +14,7 @@ from rota.repository import Durability, Repository
 
 @final
 class PendingReceipt:
+    def __init__(self) -> None: ...
     @property
     def count(self) -> int: ...
     @property

@@ -261,6 +261,7 @@ cdef int apply_move(rota_handle *h, const rota_op *op, uint64_t lsn) noexcept no
     word = found.slot.word
     flags = rota_slot_flags(word) & (ROTA_SLOT_KEYED | ROTA_SLOT_HISTORY)
     settle_slot(h, &found, ROTA_SLOT_MOVED)
+    source.moved += 1
     if set_history(h, op.id, op.b, 0) != ROTA_OK:
         return ROTA_DISK_FULL
     save_put_line(h, &target.lanes[found.level])

@@ -84,6 +84,9 @@ cdef Batch new_batch(Store store, object queue, Run *runs, uint32_t run_count, u
 cdef class Batch:
     """A sequence of claimed messages.  `bodies` is a list of bytes, `ids` a list of ints, `ack()` settles all."""
 
+    def __init__(self):
+        raise TypeError("a batch comes from queue.get_many()")
+
     def __dealloc__(self):
         free(self.runs)
         free(self.id_list)
@@ -262,6 +265,7 @@ cdef class Batch:
         cdef bint by_id = False
         cdef int again = 1
         self.store.check_writable()
+        self.store.level_of(durability)
         if self.state == IN_TRANSACTION:
             raise errors.StateError("the batch belongs to a transaction: its commit settles it")
         if self.state != CLAIMED or self.count == 0:

@@ -16,6 +16,7 @@ _U64 = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
 _BYTES, _TEXT, _INTEGER, _FLOATING, _BOOLEAN = range(1, 6)
 _LIMIT = 65535
+_FAR = 3e9  # about a century
 
 
 def _attribute(int kind, bytes value):
@@ -109,6 +110,16 @@ def decode_attributes(bytes data):
         found.setdefault(kind, data[at + 4:at + 4 + length])
         at += 4 + length
     return found
+
+
+def moments(uint64_t now_ns, double delay, ttl):
+    """(due, expiry) in wall ns of a delay and a time to live in seconds; 0 where there is none.  Raises ValueError."""
+    if not 0 <= delay < _FAR:
+        raise ValueError(f"delay is 0 to {_FAR:.0e} seconds, not {delay!r}")
+    if ttl is not None and not 0 < ttl < _FAR:
+        raise ValueError(f"ttl is above 0 and below {_FAR:.0e} seconds, not {ttl!r}")
+    return now_ns + <uint64_t>(delay * 1e9) if delay > 0 else 0, \
+        now_ns + <uint64_t>(<double>ttl * 1e9) if ttl is not None else 0
 
 
 def key_of(bytes data):

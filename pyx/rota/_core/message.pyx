@@ -139,6 +139,9 @@ cdef class Message:
     A context manager: acked at the end, returned with a counted attempt on an exception.
     """
 
+    def __init__(self):
+        raise TypeError("a message comes from queue.get()")
+
     @property
     def body(self):
         """The body, bytes."""
@@ -218,6 +221,7 @@ cdef class Message:
         cdef rota_handle *h = self.store.h
         if not self.claimed():
             return
+        self.store.level_of(durability)
         memset(&draft, 0, sizeof(Draft))
         draft.bytes = memory
         draft.length = 128
@@ -258,7 +262,7 @@ cdef class Message:
         cdef uint64_t due = 0
         if not self.claimed():
             return 0
-        if seconds < 0 or seconds != seconds:
+        if not 0 <= seconds < 3e9:
             raise ValueError(f"delay is at least 0 seconds, not {delay!r}")
         if seconds > 0:
             due = h.os.clock_wall_ns(h.os) + <uint64_t>(seconds * 1e9)
@@ -295,6 +299,8 @@ cdef class Message:
         """Let the lease end `seconds` from now.  Raises LeaseLost."""
         cdef rota_error error
         cdef int status
+        if not 0 < seconds < 3e9:
+            raise ValueError(f"a lease ends after 0 seconds, not {seconds!r}")
         if not self.claimed():
             raise errors.StateError("the message is settled")
         with nogil:

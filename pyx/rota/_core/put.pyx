@@ -52,6 +52,9 @@ cdef int too_large(Store store, uint64_t size, bint single) except -1:
 cdef class Receipt:
     """What a put returned: the ids, and how safe they are by now."""
 
+    def __init__(self):
+        raise TypeError("a receipt comes from a put")
+
     @property
     def ids(self):
         """The ids of the messages, a range in the order of the bodies."""

@@ -39,7 +39,7 @@ from rota._core.store cimport Store, deadline_of, now
 from rota._core.waiting cimport arrivals, claim_attempt, wait_ready
 
 from rota import errors
-from rota._core.codec import encode_attributes
+from rota._core.codec import encode_attributes, moments
 from rota._core.message import submit_ops
 
 cdef enum:
@@ -65,6 +65,9 @@ cdef Queue make_queue(Store store, object repository, uint32_t number, str name)
 cdef class Queue:
     """A queue of a repository; from `repo.queue(name)`.  Has the habits of queue.Queue."""
 
+    def __init__(self):
+        raise TypeError("a queue comes from repo.queue(name)")
+
     cdef rota_queue *native(self) except NULL:
         """The queue in shared memory.  Raises NotFound when it was destroyed."""
         cdef rota_queue *queue
@@ -86,6 +89,8 @@ cdef class Queue:
         self.store.check_writable()
         if timeout is not None:
             deadline = deadline_of(timeout)
+        if durability is not None:
+            self.store.level_of(durability)
         if PyBytes_CheckExact(body) and key is None and headers is None and ttl is None and priority is ZERO \
                 and delay is NO_DELAY:
             return put_one(self.store, self.number, self.created_lsn, <bytes>body, deadline, durability)
@@ -100,16 +105,8 @@ cdef class Queue:
         if isinstance(body, str):
             raise TypeError("a body is bytes-like: encode text first")
         now_ns = self.store.h.os.clock_wall_ns(self.store.h.os)
-        if delay < 0 or delay != delay:
-            raise ValueError(f"delay is at least 0 seconds, not {delay!r}")
-        if delay > 0:
-            due = now_ns + <uint64_t>(delay * 1e9)
-            flags |= ROTA_FRAME_DUE
-        if ttl is not None:
-            if not ttl > 0:
-                raise ValueError(f"ttl is above 0 seconds, not {ttl!r}")
-            expiry = now_ns + <uint64_t>(<double>ttl * 1e9)
-            flags |= ROTA_FRAME_EXPIRES
+        due, expiry = moments(now_ns, delay, ttl)
+        flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
         return put_full(self.store, self.number, self.created_lsn, body, encode_attributes(key, headers, due, expiry), priority, flags,
                         deadline, durability)
 
@@ -126,6 +123,7 @@ cdef class Queue:
         self.store.check_writable()
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
+        self.store.level_of(durability)
         if compression is None:
             compression = self.store.compression
         elif compression == "none":
@@ -137,6 +135,7 @@ cdef class Queue:
     def put_array(self, array, timeout=None, durability=None):
         """Add each row of a C-contiguous array (any dtype; shape (n, ...)) as one message, in one commit."""
         self.store.check_writable()
+        self.store.level_of(durability)
         return put_rows(self.store, self.number, self.created_lsn, array, deadline_of(timeout), durability)
 
     cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1:
@@ -251,6 +250,7 @@ cdef class Queue:
         cdef Message message
         cdef Settle settle
         self.store.check_writable()
+        self.store.level_of(durability)
         if isinstance(messages, (Message, Batch)):
             messages.ack(durability)
             return

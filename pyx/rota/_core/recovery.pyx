@@ -334,6 +334,11 @@ cdef int rebuild(recovery *r, rota_error *error) noexcept nogil:
     """The steps in their order."""
     cdef rota_handle *h = r.reader.h
     cdef int status = recovery_find_end(r, error)
+    if status == ROTA_OK and r.why.later_epoch:
+        # An epoch is durable before its first commit, so the newest generation of the manifest is lost.
+        return rota_fail(error, ROTA_CORRUPT, b"manifest", 0,
+                         b"the manifest is older than the log, which goes on in epoch %u; `rota verify` and "
+                         b"`rota repair` tell what is left", r.why.later_epoch)
     if status != ROTA_OK:
         return status
     enter_files(r)

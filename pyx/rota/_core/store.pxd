@@ -17,7 +17,9 @@ cdef class Store:
     cdef object attributes            # of the message that was read last
     cdef uint8_t_pointer scratch      # memory of the last large draft
     cdef uint64_t scratch_size
+    cdef bint refuses                 # opened for reading only
     cdef int check(self) except -1
+    cdef int level_of(self, object durability) except -1
     cdef int check_writable(self) except -1
     cdef int fail(self, rota_error *error) except -1
     cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1

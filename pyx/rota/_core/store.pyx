@@ -126,7 +126,7 @@ cdef class Store:
         if status != ROTA_OK:
             self.close_files()
             self.fail(&error)
-        h.read_only = bool(options["read_only"])
+        self.refuses = bool(options["read_only"])  # the files stay writable: an open may recover, a close may mark
         h.closing = 0
 
     cdef int open_files(self, dict options) except -1:
@@ -198,7 +198,7 @@ cdef class Store:
 
     cdef int check_writable(self) except -1:
         self.check()
-        if self.h.read_only:
+        if self.refuses:
             raise errors.ReadOnlyError("the repository was opened for reading only", path=self.path)
         return 0
 
@@ -301,14 +301,17 @@ cdef class Store:
             if deadline >= 0 and now() >= deadline:
                 return False
 
+    cdef int level_of(self, object durability) except -1:
+        """The level of a call; None takes the repository's.  Raises ValueError, before anything is written."""
+        if durability is None:
+            return <int>self.h.durability
+        if durability not in LEVELS:
+            raise ValueError(f"durability is one of 'none', 'interval', 'sync', not {durability!r}")
+        return LEVELS[durability]
+
     cdef int settle_durability(self, uint64_t lsn, object durability) except -1:
         """Wait as the level of this call, or of the repository, asks."""
-        cdef int level = <int>self.h.durability
-        if durability is not None:
-            if durability not in LEVELS:
-                raise ValueError(f"durability is one of 'none', 'interval', 'sync', not {durability!r}")
-            level = LEVELS[durability]
-        if level == ROTA_LEVEL_SYNC:
+        if self.level_of(durability) == ROTA_LEVEL_SYNC:
             self.wait_durable(lsn, -1.0)
         return 0
 

@@ -30,7 +30,7 @@ from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.store cimport Store
 
 from rota import errors
-from rota._core.codec import encode_attributes
+from rota._core.codec import encode_attributes, moments
 
 cdef enum:
     CLAIMED = 1
@@ -45,6 +45,9 @@ cdef class PendingReceipt:
     cdef Transaction owner
     cdef uint32_t first
     cdef readonly uint32_t count
+
+    def __init__(self):
+        raise TypeError("a pending receipt comes from a put in a transaction")
 
     @property
     def id(self):
@@ -86,8 +89,9 @@ cdef class Transaction:
     cdef uint64_t token_generation
     cdef uint64_t token_number
 
-    def __init__(self, Store store, repository, token=None, durability=None):
+    def __init__(self, Store store not None, repository, token=None, durability=None):
         store.check_writable()
+        store.level_of(durability)
         self.store = store
         self.repository = repository
         self.durability = durability
@@ -105,6 +109,8 @@ cdef class Transaction:
         draft_end(&self.draft)
 
     cdef int open(self) except -1:
+        if self.store is None:
+            raise TypeError("a transaction comes from repo.transaction()")
         self.store.check_writable()
         if self.state != 1:
             raise errors.StateError("the transaction has ended")
@@ -136,12 +142,8 @@ cdef class Transaction:
         self.own(queue.store)
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
-        if delay > 0:
-            due = now_ns + <uint64_t>(delay * 1e9)
-            flags |= ROTA_FRAME_DUE
-        if ttl is not None:
-            expiry = now_ns + <uint64_t>(<double>ttl * 1e9)
-            flags |= ROTA_FRAME_EXPIRES
+        due, expiry = moments(now_ns, delay, ttl)
+        flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
         queue.native()
         self.room(len(memoryview(body)))
         add_message(self.store, &self.draft, queue.number, body, encode_attributes(key, headers, due, expiry),

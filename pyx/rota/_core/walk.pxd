@@ -46,6 +46,7 @@ ctypedef struct log_end:
     uint32_t message  # index of the message whose body is bad
     uint64_t lsn
     uint64_t length
+    uint32_t later_epoch  # of a whole commit that fits but for its epoch, which the manifest does not know yet
 
 cdef void walk_begin(log_reader *reader, log_position *position) noexcept nogil
 cdef int walk_next(log_reader *reader, log_position *position, log_commit *commit, log_end *end, int flags,

@@ -38,6 +38,10 @@ cdef uint32_t epoch_at(const rota_manifest_sector *manifest, uint64_t lsn) noexc
     return epoch
 
 
+cdef uint32_t newest_epoch(const rota_manifest_sector *manifest) noexcept nogil:
+    return manifest.epochs[manifest.epoch_count - 1].epoch if manifest.epoch_count else 0
+
+
 cdef bint epoch_fits(const rota_manifest_sector *manifest, const rota_commit_header *header) noexcept nogil:
     cdef uint32_t epoch = epoch_at(manifest, header.lsn)
     if epoch != 0:
@@ -120,6 +124,8 @@ cdef int examine(log_reader *reader, const log_position *position, uint64_t lsn,
         if (header.previous_chain != position.chain or not epoch_fits(&reader.h.manifest, header)
                 or header.epoch < position.epoch
                 or (header.epoch == position.epoch and header.sub_epoch < position.sub_epoch)):
+            if header.previous_chain == position.chain and header.epoch > newest_epoch(&reader.h.manifest):
+                end.later_epoch = header.epoch
             note_end(end, END_STALE, ROTA_SCAN_OK, commit.file, lsn, header.length)
             return 0
         result = load_whole(reader, commit, flags, error)
