@@ -50,6 +50,7 @@ _DEFAULTS: dict[str, Any] = {
     "volatile": False,
 }
 _NO_QUEUE = 0xFFFF
+_CAPACITY = 4 << 30
 
 
 def open(
@@ -57,7 +58,7 @@ def open(
     *,
     create: bool = True,
     read_only: bool = False,
-    capacity: int | str = "4 GiB",
+    capacity: int | str | None = None,
     durability: Durability = "sync",
     sync_interval: float = 0.05,
     sync_bytes: int | str = "8 MiB",
@@ -67,7 +68,8 @@ def open(
 ) -> Repository:
     """Open the repository in a directory, making it when there is none and `create` is true.
 
-    `capacity` bounds the log (at least 768 KiB); an existing repository keeps its own.  `durability` is the default
+    `capacity` bounds the log (at least 768 KiB): None means 4 GiB for a new repository and leaves an existing one as it
+    is; a larger one lets it grow.  `durability` is the default
     level of every call: "sync" returns when the commit survives power loss, "interval" when it is visible and a sync
     follows within `sync_interval` seconds, `sync_bytes` or `sync_count` commits, "none" when it is visible.
     `read_only` refuses every change through this handle (the files must still be writable, since an open may recover).
@@ -80,7 +82,7 @@ def open(
         os.fspath(path),
         create=create,
         read_only=read_only,
-        capacity=parse_size(capacity),
+        capacity=None if capacity is None else parse_size(capacity),
         durability=durability,
         sync_interval=sync_interval,
         sync_bytes=parse_size(sync_bytes),
@@ -102,9 +104,11 @@ class Repository:
             raise ValueError(f"sync_interval is 0.001 to 3600 seconds, not {options['sync_interval']!r}")
         self.path = os.path.abspath(path)
         self._options = options
-        segment_size = segment_size_for(options["capacity"])
+        wanted = _CAPACITY if options["capacity"] is None else options["capacity"]
+        segment_size = segment_size_for(wanted)
         native = dict(options, segment_size=segment_size, sync_unit=block_size(self.path))
-        native["capacity"] = options["capacity"] // segment_size * segment_size
+        native["new_capacity"] = wanted // segment_size * segment_size
+        native["capacity"] = 0 if options["capacity"] is None else native["new_capacity"]
         self._store = Store(self.path, native)
         self.recovery = Recovery(**self._store.recovery())
         if self.recovery.performed and not self.recovery.clean and self.recovery.torn_bytes:

@@ -69,6 +69,9 @@ cdef void take_sizes(rota_handle *h) noexcept nogil:
     h.segment_mask = h.segment_size - 1
     if h.capacity < h.manifest.capacity:
         h.capacity = h.manifest.capacity
+    if h.capacity > h.segment_size * ROTA_SEGMENT_COUNT_MAX:
+        h.capacity = h.segment_size * ROTA_SEGMENT_COUNT_MAX
+    h.capacity &= ~h.segment_mask
     h.unsynced_limit = h.capacity // 8 if h.capacity // 8 > 2 * h.segment_size else 2 * h.segment_size
 
 

@@ -181,7 +181,7 @@ cdef class Store:
         memcpy(manifest.uuid, <const char *>uuid, 16)
         self.h.os.random(self.h.os, &manifest.salt, sizeof(manifest.salt))
         manifest.segment_size = options["segment_size"]
-        manifest.capacity = options["capacity"]
+        manifest.capacity = options["new_capacity"]
         manifest.sync_unit = options["sync_unit"]
         manifest.compression = 1 if options["compression"] == "lz4" else 0
         manifest.next_id_floor = 1
