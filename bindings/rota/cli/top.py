@@ -113,7 +113,7 @@ def headline(before: Sample, after: Sample) -> str:
     syncs = new.syncs - old.syncs
     latency = duration_figure((new.sync_seconds - old.sync_seconds) / syncs) if syncs > 0 else "-"
     return (
-        f"{sum(queue.total for queue in new.queues):,} messages, {room_figure(new)}, "
+        f"{counted(sum(queue.total for queue in new.queues), 'message')}, {room_figure(new)}, "
         f"{counted(len(new.processes), 'process')}; "
         f"{per_second(new.commits - old.commits, seconds)} commits/s, "
         f"{per_second(syncs, seconds)} syncs/s of {latency}, "
