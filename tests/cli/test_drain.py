@@ -96,7 +96,7 @@ def test_killed_on_the_way_to_another_repository_nothing_is_lost_or_doubled(
             process.send_signal(signal.SIGKILL)
             kills += process.wait() == -signal.SIGKILL
     shell.ok("drain", shell.repository, *options)
-    assert kills > 2
+    assert kills > 0
     found = shell.ok("drain", other, "-q", "work").splitlines()
     assert sorted(found, key=int) == lines
     assert shell.run("get", shell.repository, "-q", "work").returncode == 3
