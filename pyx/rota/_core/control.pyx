@@ -3,7 +3,8 @@
 What holds:
 
 1. control_build() runs under the gate while nobody is attached; it empties the file and writes its fixed part anew.
-   The claims file is kept when it was written since this boot, else it is emptied.
+   The claims file is kept when it was written since this boot, else it is emptied.  The page that says so stays
+   through the building, or an open that dies inside would take the hand-outs with it.
 2. One window of the largest size is mapped once; growth appears in it.  Bytes are written as zeros before pool_limit
    says that they are there, so a full disk is an error of growth and never a fault in a store.
 3. A file of another boot, another repository, another C library or another pid namespace is refused by control_map().
@@ -148,6 +149,10 @@ cdef int init_locks(rota_handle *h, rota_error *error) noexcept nogil:
 
 cdef void write_identity(rota_handle *h) noexcept nogil:
     cdef rota_control *control = h.control
+    control.state = ROTA_CONTROL_BUILDING
+    control.failed = 0
+    control.epoch = 0
+    control.opened_lsn = 0
     control.version = ROTA_CONTROL_VERSION
     control.abi = abi_fingerprint()
     memcpy(control.uuid, h.uuid, 16)
@@ -168,6 +173,7 @@ cdef void write_identity(rota_handle *h) noexcept nogil:
 cdef int control_build(rota_handle *h, rota_error *error) noexcept nogil:
     """Write the fixed part anew, under the gate, while nobody is attached; the lanes are empty afterwards."""
     cdef bint keep, syncing = False
+    cdef uint64_t kept
     cdef int status = open_file(h, b"control", &h.control_fd, error)
     if status == ROTA_OK:
         status = open_file(h, b"claims", &h.claims_fd, error)
@@ -179,10 +185,11 @@ cdef int control_build(rota_handle *h, rota_error *error) noexcept nogil:
         if status != ROTA_OK:
             return status
     h.window_bytes = control_window(h.capacity)
-    status = h.os.truncate(h.os, h.control_fd, 0)
+    kept = ROTA_PAGE_SIZE if keep else 0
+    status = h.os.truncate(h.os, h.control_fd, kept)
     if status < 0:
         return rota_fail(error, status, "control", 0, "the file cannot be emptied")
-    status = write_zeros(h, h.control_fd, "control", 0, ROTA_CONTROL_FIXED_BYTES + FIRST_EXTENT_BYTES, error)
+    status = write_zeros(h, h.control_fd, "control", kept, ROTA_CONTROL_FIXED_BYTES + FIRST_EXTENT_BYTES - kept, error)
     if status == ROTA_OK:
         status = claims_prepare(h, keep, error)
     if status == ROTA_OK:
