@@ -45,6 +45,7 @@ cdef extern from "rota/handle.h" nogil:
         uint32_t fork_generation
         uint32_t calls
         uint32_t closing
+        uint32_t reaping
         uint32_t read_only
         uint32_t durability
         uint64_t sync_interval_ns

@@ -61,6 +61,7 @@ typedef struct rota_handle {
     uint32_t fork_generation;
     uint32_t calls;   /* (atomic) threads inside */
     uint32_t closing; /* (atomic) */
+    uint32_t reaping; /* (atomic) a thread of this handle takes over from the dead: its lock would let another one in */
     uint32_t read_only;
     uint32_t durability; /* default level */
     uint64_t sync_interval_ns;

@@ -205,7 +205,8 @@ cdef int detach(rota_handle *h, bint orderly, rota_error *error) noexcept nogil:
         others = h.os.test_range(h.os, h.lock_fd, 1, ROTA_PROCESS_COUNT_MAX)
         if orderly and status == ROTA_OK and others == 0 and not h.control.failed and not h.control.rebuild:
             status = leave_last(h, error)
-        h.control.processes[h.process].state = 0
+        if h.control.processes[h.process].claims == 0:  # else others take over what could not be given back
+            h.control.processes[h.process].state = 0
         rota_failpoint(h.failpoints, ROTA_AT_DETACH_SLOT)
         h.os.unlock_range(h.os, h.lock_fd, 1 + h.process, 1)
         gate_leave(h)

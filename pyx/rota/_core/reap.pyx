@@ -8,7 +8,8 @@ What holds:
    record; a message that came back already is no member any more (claim.pyx), so a repeat changes nothing.
 3. A message whose attempts are used up moves to its error queue in the same commit; when that queue cannot take it,
    it is parked: kept, not handed out, never dropped.
-4. An owner is dead only when its byte of the lock file can be locked.
+4. An owner is dead only when its byte of the lock file can be locked.  The lock is of the open file, so threads of one
+   handle would share it: one of them reaps at a time, or a late one would clear the slot of its next owner.
 """
 
 from libc.stdlib cimport free, malloc
@@ -295,6 +296,16 @@ cdef int reap_owner(rota_handle *h, uint32_t process, uint32_t generation, bint 
 
 cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil:
     """Take over from every attached process whose lock is gone."""
+    cdef uint32_t idle = 0
+    cdef int status
+    if not rota_compare_exchange_u32(&h.reaping, &idle, 1):
+        return ROTA_OK  # another thread is at it
+    status = reap_slots(h, reaped, error)
+    rota_store_release_u32(&h.reaping, 0)
+    return status
+
+
+cdef int reap_slots(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil:
     cdef uint32_t index
     cdef rota_process *process
     cdef int status, result
@@ -330,9 +341,7 @@ cdef int reap_leases(rota_handle *h, uint32_t *reaped, rota_error *error) noexce
             return status
         over = h.claims[index].state == ROTA_CLAIM_ACTIVE and h.claims[index].lease_deadline_ns <= now_ns
         generation = generation_of(&h.claims[index])
-        if over:
-            h.claims[index].verdict = ROTA_VERDICT_CHARGE
-        lock_leave(h)
+        lock_leave(h)  # no verdict in the record: should its owner die, all its records are judged together
         if over:
             status = reap_record(h, index, generation, ROTA_VERDICT_CHARGE, False, error)
             if status != ROTA_OK:
