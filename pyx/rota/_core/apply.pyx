@@ -19,6 +19,7 @@ from engine.scan cimport *
 from engine.status cimport *
 
 from rota._core.control cimport pool_grow
+from rota._core.holding cimport free_claim
 from rota._core.lane cimport *
 from rota._core.slots cimport *
 from rota._core.registration cimport apply_deregister, apply_register, apply_tag
@@ -58,8 +59,14 @@ cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint3
 
 
 cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
-    """Give back a queue whose messages are settled (the append admits no other)."""
-    cdef uint32_t number = queue.number, level, page
+    """Give back a queue whose messages are settled (the append admits no other).
+
+    Claims of what was killed go too, or their end would be counted in the queue that gets the number next.
+    """
+    cdef uint32_t number = queue.number, level, page, index
+    for index in range(h.control.claim_used):
+        if h.claims[index].state == ROTA_CLAIM_ACTIVE and h.claims[index].queue == number:
+            free_claim(h, index)
     for level in range(10):
         while queue.lanes[level].head:
             page = queue.lanes[level].head

@@ -55,7 +55,7 @@ cdef int lost(rota_handle *h, uint32_t queue_number, uint64_t id, rota_error *er
     """Why a claim does not hold any more."""
     cdef rota_queue *queue = queue_at(h, queue_number)
     cdef Found found
-    if queue != NULL and find(h, queue, id, &found) and rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED:
+    if queue == NULL or (find(h, queue, id, &found) and rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED):
         return rota_fail_compared(error, ROTA_KILLED, NULL, 0, id, 0, "the message was killed while it was claimed")
     return rota_fail_compared(error, ROTA_LEASE_LOST, NULL, 0, id, 0,
                               "the claim ended before it was settled; the message may be in other hands")

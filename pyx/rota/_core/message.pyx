@@ -266,6 +266,9 @@ cdef class Message:
             raise ValueError(f"delay is at least 0 seconds, not {delay!r}")
         if seconds > 0:
             due = h.os.clock_wall_ns(h.os) + <uint64_t>(seconds * 1e9)
+        if queue_at(h, self.run.queue) == NULL:
+            self.state = SETTLED
+            raise errors.Killed(f"message {self.id} was killed with its queue", path=self.store.path)
         draft_begin(&draft, h)
         try:
             draft_back(h, &draft, queue_at(h, self.run.queue), self.id, <uint64_t>self.run.handouts + 1,
@@ -274,7 +277,8 @@ cdef class Message:
             draft_settle(&draft, &settle)
             submit_settle(self.store, &draft, None)
             self.state = SETTLED
-            queue_at(h, self.run.queue).nacks += 1
+            if queue_at(h, self.run.queue) != NULL:
+                queue_at(h, self.run.queue).nacks += 1
         except errors.Killed:
             self.killed()
             raise

@@ -326,7 +326,8 @@ cdef class Queue:
         try:
             draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>self.number, id, 0, 0, NULL, 0)
             submit_settle(self.store, &draft, "sync")
-            self.native().killed += 1
+            if queue_at(self.store.h, self.number) != NULL:
+                queue_at(self.store.h, self.number).killed += 1
         finally:
             draft_end(&draft)
         return True
