@@ -115,7 +115,6 @@ def refused(queue: rota.Queue) -> None:
     queue.put(b"body", durability="always")  # type: ignore[arg-type]
     queue.put_many(["text"])  # type: ignore[list-item]
     queue.ack([1, 2])  # type: ignore[list-item]
-    rota.Queue("orders")  # type: ignore[call-arg]
     try:
         queue.get_nowait()
     except rota.Empty as empty:

@@ -27,10 +27,10 @@ static void rota_fork_in_child(void) {
     }
 }
 
-static int rota_fork_install(void) { return -pthread_atfork(NULL, NULL, rota_fork_in_child); }
-static uint32_t *rota_fork_generation(void) { return &rota_fork_word; }
+static __attribute__((unused)) int rota_fork_install(void) { return -pthread_atfork(NULL, NULL, rota_fork_in_child); }
+static __attribute__((unused)) uint32_t *rota_fork_generation(void) { return &rota_fork_word; }
 
-static int rota_fork_remember(int fd) {
+static __attribute__((unused)) int rota_fork_remember(int fd) {
     for (int i = 0; i < ROTA_FORK_HANDLES; i++) {
         if (rota_fork_descriptors[i] == 0) {
             rota_fork_descriptors[i] = fd + 1;
@@ -40,7 +40,7 @@ static int rota_fork_remember(int fd) {
     return -1;
 }
 
-static void rota_fork_forget(int fd) {
+static __attribute__((unused)) void rota_fork_forget(int fd) {
     for (int i = 0; i < ROTA_FORK_HANDLES; i++)
         if (rota_fork_descriptors[i] == fd + 1)
             rota_fork_descriptors[i] = 0;
