@@ -141,3 +141,34 @@ def test_interrupted_it_ends_with_130_and_goes_on_later(shell: Shell, wait_until
     assert process.stderr.read() == b""
     shell.ok("ingest", shell.repository, "-", *options, stdin=lines)
     assert b"".join(body + b"\n" for body in taken(shell)) == lines
+
+
+def test_a_full_repository_lets_it_wait_for_consumers(shell: Shell, wait_until: Wait) -> None:
+    lines = [b"%06d %s" % (number, b"x" * 100) for number in range(20_000)]
+    (shell.directory / "data.log").write_bytes(b"\n".join(lines))
+    shell.ok("put", shell.repository, "-q", "q", "--create", "--capacity", "768 KiB")
+    process = shell.start("ingest", shell.repository, "data.log", "-q", "q", "--durability", "none", "--quiet")
+    found = []
+    with rota.open(shell.repository, create=False) as repository:
+        queue = repository.queue("q")
+        wait_until(lambda: len(queue) > 1000, process)
+        while len(found) < len(lines):
+            batch = queue.get_many(500, timeout=10)
+            assert batch, f"nothing more after {len(found)} records"
+            found += batch.bodies
+            batch.ack()
+    assert process.wait() == 0
+    assert found == lines
+
+
+def test_ctrl_c_ends_the_wait_for_room(shell: Shell, wait_until: Wait) -> None:
+    (shell.directory / "data.log").write_bytes(b"\n".join(b"%0100d" % number for number in range(20_000)))
+    options = ("data.log", "-q", "q", "--durability", "none", "--quiet")
+    shell.ok("put", shell.repository, "-q", "q", "--create", "--capacity", "768 KiB")
+    process = shell.start("ingest", shell.repository, *options)
+    with rota.open(shell.repository, create=False) as repository:
+        queue = repository.queue("q")
+        wait_until(lambda: len(queue) > 1000, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert shell.run("get", shell.repository, "-q", "q").returncode == 0
