@@ -148,7 +148,7 @@ def test_a_full_repository_lets_it_wait_for_consumers(shell: Shell, wait_until: 
     (shell.directory / "data.log").write_bytes(b"\n".join(lines))
     shell.ok("put", shell.repository, "-q", "q", "--create", "--capacity", "768 KiB")
     process = shell.start("ingest", shell.repository, "data.log", "-q", "q", "--durability", "none", "--quiet")
-    found = []
+    found: list[bytes] = []
     with rota.open(shell.repository, create=False) as repository:
         queue = repository.queue("q")
         wait_until(lambda: len(queue) > 1000, process)
