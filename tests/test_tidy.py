@@ -27,7 +27,7 @@ LONG_FILES: dict[str, int] = {
     "pyx/rota/_core/append.pyx": 440,
     "pyx/rota/_core/queue.pyx": 520,
     "pyx/rota/_core/reap.pyx": 460,
-    "tests/unit/test_queue_handles.py": 440,
+    "tests/unit/test_queue_handles.py": 480,
 }
 # path::function -> lines.
 LONG_FUNCTIONS: dict[str, int] = {}

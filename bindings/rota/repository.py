@@ -157,6 +157,8 @@ class Repository:
         errors_number = _NO_QUEUE
         if options["max_attempts"] is not None:
             errors_name = options["error_queue"] or f"{name}.errors"
+            if len(errors_name.encode("utf-8", "surrogateescape")) > 255:
+                raise ValueError("the name leaves no room for '.errors' behind it: name the error queue")
             target = _directory.queue_named(self._store, self, errors_name)
             if target is not None:
                 errors_number = target.number_
@@ -318,8 +320,9 @@ def _reopen(path: str, options: dict[str, Any]) -> Repository:
 
 def _check(name: str, options: Mapping[str, Any]) -> None:
     """Raise ValueError for options that no queue can have."""
-    if not 0 < len(os.fsencode(name)) <= 255 - len(".errors"):
-        raise ValueError(f"the name of a queue has 1 to {255 - len('.errors')} bytes, not {len(os.fsencode(name))}")
+    length = len(name.encode("utf-8", "surrogateescape"))
+    if not 0 < length <= 255:
+        raise ValueError(f"the name of a queue has 1 to 255 bytes, not {length}")
     if options["order"] not in ("skip", "strict"):
         raise ValueError(f"order is 'skip' or 'strict', not {options['order']!r}: 'group' is not in this version")
     for option in ("max_messages", "max_attempts"):

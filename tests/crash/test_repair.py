@@ -76,7 +76,12 @@ def sample(request: pytest.FixtureRequest) -> Iterator[Sample]:
     with tempfile.TemporaryDirectory(prefix="rota-repair-", dir=directory_base()) as base:
         path, left = pathlib.Path(base, "r"), pathlib.Path(base, "live.json")
         command = [sys.executable, __file__, str(path), str(left), os.environ["ROTA_SEED"], request.param]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        here = str(pathlib.Path(__file__).resolve().parents[2])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]).rstrip(":"),
+        }
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
         assert done.returncode == (0 if request.param == "closed" else -signal.SIGKILL), done.stderr
         for name in ("control", "claims"):  # what a new boot does not find
             (path / name).unlink(missing_ok=True)
