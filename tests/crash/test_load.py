@@ -12,13 +12,15 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import rota
 from tests.crash.kit import Child, Died, Link, drain
 
-OPTIONS = {"capacity": "16 MiB", "durability": "none"}
+OPTIONS: dict[str, Any] = {"capacity": "16 MiB", "durability": "none"}
 
 
 def produce(link: Link, path: pathlib.Path, number: int, count: int, seed: int) -> None:
@@ -128,13 +130,13 @@ def test_nothing_is_lost_or_done_twice_under_kills(directory: pathlib.Path, seed
     path = directory / "r"
     account = Account()
     count = 1500 if processes == 8 else 600
-    with rota.open(path, **OPTIONS) as repo:  # type: ignore[arg-type]
+    with rota.open(path, **OPTIONS) as repo:
         repo.queue("q", max_attempts=None)
         repo.queue("results", max_attempts=None)
         running: list[tuple[Child, threading.Thread]] = []
 
-        def start(function: object, number: int, *arguments: object) -> None:
-            child = Child(function, path, *arguments)  # type: ignore[arg-type]
+        def start(function: Callable[..., Any], number: int, *arguments: object) -> None:
+            child = Child(function, path, *arguments)
             thread = threading.Thread(target=account.listen, args=(child, number))
             thread.start()
             running.append((child, thread))
@@ -177,7 +179,7 @@ def test_nothing_is_lost_or_done_twice_under_kills(directory: pathlib.Path, seed
 
 def test_one_consumer_sees_the_order_of_each_producer(directory: pathlib.Path, seed: int) -> None:
     path = directory / "r"
-    with rota.open(path, **OPTIONS) as repo:  # type: ignore[arg-type]
+    with rota.open(path, **OPTIONS) as repo:
         queue = repo.queue("q")
         children = [Child(produce, path, i, 400, seed + i) for i in range(3)]
         last = dict.fromkeys(range(3), -1)
@@ -206,7 +208,7 @@ def make_queues(link: Link, path: pathlib.Path, number: int) -> None:
 
 def test_queues_made_at_once_have_numbers_of_their_own(directory: pathlib.Path) -> None:
     path = directory / "r"
-    with rota.open(path, **OPTIONS) as repo:  # type: ignore[arg-type]
+    with rota.open(path, **OPTIONS) as repo:
         children = [Child(make_queues, path, i) for i in range(4)]
         try:
             for child in children:
@@ -239,7 +241,7 @@ def destroyer(link: Link, path: pathlib.Path, rounds: int) -> None:
 def test_a_queue_is_not_destroyed_under_a_put(directory: pathlib.Path) -> None:
     """Whatever was put is there, or the put said NotFound."""
     path = directory / "r"
-    with rota.open(path, **OPTIONS) as repo:  # type: ignore[arg-type]
+    with rota.open(path, **OPTIONS) as repo:
         repo.queue("q", max_attempts=None)
         with Child(destroyer, path, 3000) as child:
             child.receive()
