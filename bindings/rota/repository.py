@@ -14,7 +14,7 @@ from rota._core import directory as _directory
 from rota._core import queue as _queue
 from rota._core import transaction as _transaction
 from rota._core.store import Store
-from rota.errors import InUse, NotFound, OptionMismatch
+from rota.errors import Corrupt, InUse, NotFound, OptionMismatch
 from rota.registration import Registration
 from rota.sizes import block_size, parse_size, segment_size_for
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
@@ -263,8 +263,8 @@ class Repository:
         for identity in queue.ids(0, 1):
             try:
                 oldest = queue.read(identity).enqueued_at
-            except NotFound:
-                break
+            except (NotFound, Corrupt):
+                break  # settled meanwhile, or it cannot be read
         kept = {field: figures[field] for field in QueueStatistics.__slots__ if field in figures}
         return QueueStatistics(**kept, oldest_at=oldest, error_queue=self._error_name(figures))
 

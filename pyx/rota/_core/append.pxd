@@ -35,5 +35,6 @@ cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *p
 cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil
 cdef int append_commit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
 cdef bint short_of_segments(rota_handle *h, int space) noexcept nogil
+cdef uint32_t segments_made(rota_handle *h) noexcept nogil
 cdef uint32_t free_segments(rota_handle *h) noexcept nogil
 cdef int append_mark(rota_handle *h, uint32_t flags, Placed *placed, rota_error *error) noexcept nogil

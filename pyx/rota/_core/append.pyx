@@ -40,9 +40,14 @@ cdef extern from *:
     void rota_prefetch_line(const void *address) noexcept nogil
 
 
+cdef uint32_t segments_made(rota_handle *h) noexcept nogil:
+    """Files that exist, whatever their numbers are."""
+    return h.control.live_segments + h.control.free_segment_count
+
+
 cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
     """Segments that the log may still take: free files and files that may be made."""
-    cdef uint32_t made = h.control.segment_count
+    cdef uint32_t made = segments_made(h)
     cdef uint32_t limit = h.control.segment_count_max
     return h.control.free_segment_count + (limit - made if limit > made else 0)
 
@@ -358,6 +363,15 @@ cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept
     return status
 
 
+cdef uint32_t unused_segment(rota_handle *h) noexcept nogil:
+    """The lowest number that no file has: there are holes where files were set aside or a stray one lies."""
+    cdef uint32_t file
+    for file in range(ROTA_SEGMENT_COUNT_MAX):
+        if h.control.segments[file].state == ROTA_SEGMENT_ABSENT:
+            break
+    return file if h.control.segments[file].state == ROTA_SEGMENT_ABSENT else ROTA_SEGMENT_COUNT_MAX
+
+
 cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
     """Make one more segment file and put it on the free list."""
     cdef rota_control *control = h.control
@@ -365,8 +379,8 @@ cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
     cdef uint32_t file
     if status != ROTA_OK:
         return status
-    if control.free_segments == 0 and control.segment_count < control.segment_count_max:
-        file = control.segment_count
+    file = unused_segment(h)
+    if control.free_segments == 0 and segments_made(h) < control.segment_count_max and file < ROTA_SEGMENT_COUNT_MAX:
         status = segment_create(h, file, True, error)
         if status == ROTA_OK:
             status = segment_map(h, file, error)
@@ -379,7 +393,8 @@ cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
             control.segments[file].next_free = control.free_segments
             control.free_segments = file + 1
             control.free_segment_count += 1
-            control.segment_count = file + 1
+            if control.segment_count <= file:
+                control.segment_count = file + 1
             rota_settle_undo(h)
             lock_leave(h)
     rota_lock_leave(&control.grow_lock)

@@ -304,7 +304,10 @@ cdef class Queue:
         message.slot = ref
         message.run.level = <uint8_t>level
         reading.commit = NULL
-        message._body = read_slot(self.store, ref, id, &reading)
+        try:
+            message._body = read_slot(self.store, ref, id, &reading)
+        except errors.LeaseLost:  # nobody claimed it here: it was settled meanwhile
+            raise errors.NotFound(f"the queue {self.name!r} has no message {id}", path=self.store.path) from None
         message._attributes = self.store.attributes
         message._time_ns = reading.header.time_ns
         record = rota_table_find(self.store.h, &self.store.h.control.tables[ROTA_TABLE_HISTORY], id)

@@ -138,7 +138,7 @@ cdef bytes read_slot(Store store, rota_slot_ref ref, uint64_t id, Reading *readi
                 return body
         reading.commit = NULL
         rota_fence_acquire()
-        if slot.id != id:
+        if slot.id != id or not rota_slot_live(rota_load_acquire_u64(&slot.word)):  # its segment may be in use again
             raise errors.LeaseLost(f"message {id} is not held any more", path=store.path)
         if rota_slot_place(rota_load_acquire_u64(&slot.word)) == rota_slot_place(word):
             break
