@@ -31,7 +31,7 @@ from rota._core.reap cimport reap_at_open, release_own
 from rota._core.recovery cimport recover
 from rota._core.segment cimport segment_unmap_all
 from rota._core.service cimport service_start, service_stop
-from rota._core.sync cimport sync_to
+from rota._core.sync cimport sync_prepare, sync_to
 
 cdef enum:
     GATE_SLICE_NS = 2000000
@@ -170,6 +170,7 @@ cdef int attach(rota_handle *h, bint create, rota_error *error) noexcept nogil:
     status = attach_behind_gate(h, create, error)
     gate_leave(h)
     if status == ROTA_OK:
+        sync_prepare(h)
         rota_failpoint(h.failpoints, ROTA_AT_ATTACH_READY)
         status = service_start(h, error)
     if status != ROTA_OK:

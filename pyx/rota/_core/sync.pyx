@@ -129,6 +129,19 @@ cdef int sync_files(rota_handle *h, Span *span, bint doubt, rota_error *error) n
     return ROTA_OK
 
 
+cdef void sync_prepare(rota_handle *h) noexcept nogil:
+    """Open the files with unsynced bytes early, so that an error of another's sync is told to this process too.  One
+    that cannot be opened now is tried again by whoever leads a sync."""
+    cdef rota_segment *segment
+    cdef uint32_t file
+    for file in range(h.control.segment_count if h.control.segment_count < ROTA_SEGMENT_COUNT_MAX
+                      else ROTA_SEGMENT_COUNT_MAX):
+        segment = &h.control.segments[file]
+        if segment_base(h, file) == NULL and (segment.state == ROTA_SEGMENT_ACTIVE or (
+                segment.state == ROTA_SEGMENT_SEALED and segment.end_lsn > h.control.durable_lsn)):
+            segment_map(h, file, NULL)
+
+
 cdef int lead(rota_handle *h, bint doubt, rota_error *error) noexcept nogil:
     """Sync all that is published now.  The sync lock is held."""
     cdef rota_control *control = h.control
