@@ -20,6 +20,7 @@ cdef class Batch:
     cdef readonly object array
     cdef uint8_t state       # 1 claimed, 2 settled, 3 of a transaction
     cdef int collect(self) except -1
+    cdef int find_slots(self) except -1
     cdef int add_acks(self, Draft *draft, bint by_id) except -1
     cdef int check_claims(self) except -1
     cdef int show_all(self) except -1

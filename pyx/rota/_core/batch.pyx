@@ -94,11 +94,23 @@ cdef class Batch:
         free(self.run_of)
 
     cdef int collect(self) except -1:
-        """Find the slots once."""
-        cdef uint32_t i, got, at = 0, j
+        """Find the slots once.  Raises LeaseLost, and then nothing was found."""
         if self.id_list != NULL or self.count == 0:
             return 0
         self.store.check()
+        try:
+            self.find_slots()
+        except BaseException:
+            free(self.id_list)
+            free(self.refs)
+            free(self.run_of)
+            self.id_list = self.refs = NULL
+            self.run_of = NULL
+            raise
+        return 0
+
+    cdef int find_slots(self) except -1:
+        cdef uint32_t i, got, at = 0, j
         self.id_list = <uint64_t *>malloc(self.count * sizeof(uint64_t))
         self.refs = <uint64_t *>malloc(self.count * sizeof(uint64_t))
         self.run_of = <uint32_t *>malloc(self.count * sizeof(uint32_t))
@@ -115,7 +127,7 @@ cdef class Batch:
                 self.run_of[at + j] = i
             at += got
         if at < self.count:
-            if self.state == CLAIMED:
+            if self.state == CLAIMED or self.state == IN_TRANSACTION:
                 self.check_claims()
             self.count = at  # some were killed meanwhile
         return 0
@@ -269,6 +281,8 @@ cdef class Batch:
         if self.state == IN_TRANSACTION:
             raise errors.StateError("the batch belongs to a transaction: its commit settles it")
         if self.state != CLAIMED or self.count == 0:
+            if self.count:
+                self.store.settle_seen(durability)
             return
         while again:
             draft_begin(&draft, self.store.h)

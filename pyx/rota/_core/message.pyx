@@ -220,6 +220,7 @@ cdef class Message:
         cdef Placed placed
         cdef rota_handle *h = self.store.h
         if not self.claimed():
+            self.store.settle_seen(durability)
             return
         self.store.level_of(durability)
         memset(&draft, 0, sizeof(Draft))

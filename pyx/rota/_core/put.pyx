@@ -98,6 +98,14 @@ cdef Receipt new_receipt(Store store, uint64_t base_id, uint64_t count, uint64_t
     return receipt
 
 
+cdef Receipt empty_receipt(Store store, object durability):
+    """For a put of nothing, which depends on what it saw."""
+    cdef Receipt receipt = new_receipt(store, store.h.control.log.next_id, 0,
+                                       rota_load_acquire_u64(&store.h.control.tail_lsn))
+    store.settle_durability(receipt.lsn, durability)
+    return receipt
+
+
 cdef inline void seal_meta(rota_handle *h, uint8_t *bytes, uint64_t meta) noexcept nogil:
     (<rota_commit_header *>bytes).meta_crc = rota_crc32c(h.salt_crc, bytes + 96, meta)
 
@@ -239,7 +247,7 @@ cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodi
     cdef Draft draft
     cdef object body
     if count == 0:
-        return new_receipt(store, store.h.control.log.next_id, 0, store.h.control.tail_lsn)
+        return empty_receipt(store, durability)
     data = total_of(items, &plain)
     if not plain:
         items = [body if type(body) is bytes else bytes(memoryview(body)) for body in items]
@@ -310,7 +318,7 @@ cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object arra
             raise ValueError("put_array takes an array of at least one dimension")
         count = view.shape[0]
         if count == 0:
-            return new_receipt(store, store.h.control.log.next_id, 0, store.h.control.tail_lsn)
+            return empty_receipt(store, durability)
         length = view.len
         row_size = length // count
         if not PyBuffer_IsContiguous(&view, 67):  # 'C'

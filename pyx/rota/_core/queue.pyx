@@ -256,6 +256,7 @@ cdef class Queue:
             return
         messages = [m for m in dict.fromkeys(messages) if (<Message?>m).claimed()]
         if not messages:
+            self.store.settle_seen(durability)
             return
         draft_begin(&draft, self.store.h)
         try:
@@ -324,7 +325,11 @@ cdef class Queue:
         cdef Draft draft
         cdef uint64_t level = 0
         self.store.check_writable()
-        self.find_ref(id, &level)
+        try:
+            self.find_ref(id, &level)
+        except errors.NotFound:
+            self.store.settle_seen("sync")  # whatever ended it
+            raise
         draft_begin(&draft, self.store.h)
         try:
             draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>self.number, id, 0, 0, NULL, 0)

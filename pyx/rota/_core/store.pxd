@@ -24,6 +24,7 @@ cdef class Store:
     cdef int fail(self, rota_error *error) except -1
     cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1
     cdef int wait_durable(self, uint64_t lsn, double deadline) except -1
+    cdef int settle_seen(self, object durability) except -1
     cdef int settle_durability(self, uint64_t lsn, object durability) except -1
     cdef int map_segment(self, uint32_t file) except -1
     cdef int open_files(self, dict options) except -1

@@ -315,6 +315,10 @@ cdef class Store:
             self.wait_durable(lsn, -1.0)
         return 0
 
+    cdef int settle_seen(self, object durability) except -1:
+        """The same for a call that had nothing to append: what it saw may still be lost."""
+        return self.settle_durability(rota_load_acquire_u64(&self.h.control.tail_lsn), durability)
+
     def sync(self):
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""
         self.check()

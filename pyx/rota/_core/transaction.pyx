@@ -265,7 +265,7 @@ cdef class Transaction:
                 self.add_operations(by_id)
                 if self.draft.op_count == 0:
                     self.finish(self.store.h.control.log.next_id, self.store.h.control.tail_lsn)
-                    return
+                    break
                 if draft_seal(&self.draft) != ROTA_OK:
                     raise MemoryError
                 if self.draft.length > commit_limit(self.store):
@@ -277,6 +277,9 @@ cdef class Transaction:
         except BaseException:
             self.abort(True)
             raise
+        if self.state == SETTLED:
+            self.store.settle_seen(self.durability)
+            return
         wake_draft(self.store.h, &self.draft)
         self.finish(placed.base_id, placed.end_lsn)
         self.store.settle_durability(placed.end_lsn, self.durability)
