@@ -46,6 +46,18 @@ cdef uint32_t take_record(rota_handle *h) noexcept nogil:
     return index
 
 
+cdef bint is_due(rota_handle *h, const rota_heap_entry *entry, const rota_page *page,
+                 const rota_slot *slot) noexcept nogil:
+    """Whether an entry is the one of the last delay: a replay meets each delay of a message in turn."""
+    cdef const rota_record *history = NULL
+    if (page.kind != ROTA_PAGE_CHUNK and page.kind != ROTA_PAGE_STRAGGLERS) or slot.id != entry.id \
+            or rota_slot_state(slot.word) != ROTA_SLOT_DELAYED:
+        return False
+    if rota_slot_flags(slot.word) & ROTA_SLOT_HISTORY:
+        history = rota_table_find(h, &h.control.tables[ROTA_TABLE_HISTORY], entry.id)
+    return history == NULL or history.b == entry.key
+
+
 cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexcept nogil:
     """Delayed messages whose time has come become ready, at most 64 in one section."""
     cdef const rota_heap_entry *top = rota_heap_top(h, &queue.due)
@@ -60,9 +72,7 @@ cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexce
         found.index = rota_ref_index(entry.slot)
         found.page = rota_page_at(h, found.number)
         found.slot = rota_slot_at(h, entry.slot)
-        if (found.page.kind == ROTA_PAGE_CHUNK or found.page.kind == ROTA_PAGE_STRAGGLERS) \
-                and found.slot.id == entry.id and rota_slot_state(found.slot.word) == ROTA_SLOT_DELAYED \
-                and found.page.queue == queue.number and found.page.level < 10:
+        if is_due(h, &entry, found.page, found.slot) and found.page.queue == queue.number and found.page.level < 10:
             found.queue = queue
             found.level = found.page.level
             found.lane = &queue.lanes[found.level]
