@@ -5,6 +5,9 @@
 #     failed_check     before the control file is rebuilt: IN_USE while processes of the failed life are attached
 #     failed_refresh   copy what the disk has above the last proven position into fresh segment files
 #     failed_finish    after the new epoch is durable: set the old files aside, remove the mark
+#     disk_agrees      compare what this process sees of a file with what the disk has
+from libc.stdint cimport uint32_t, uint64_t
+
 from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
@@ -18,3 +21,4 @@ cdef int failed_stands(rota_handle *h, int *state, rota_error *error) noexcept n
 cdef int failed_check(rota_handle *h, rota_error *error) noexcept nogil
 cdef int failed_refresh(rota_handle *h, rota_error *error) noexcept nogil
 cdef int failed_finish(rota_handle *h, bint replaced, rota_error *error) noexcept nogil
+cdef bint disk_agrees(rota_handle *h, uint32_t file, uint64_t start, uint64_t end) noexcept nogil

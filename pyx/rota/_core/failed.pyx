@@ -139,6 +139,40 @@ cdef void drop_caches(rota_handle *h, log_reader *reader) noexcept nogil:
             h.os.close(h.os, fd)
 
 
+cdef bint disk_agrees(rota_handle *h, uint32_t file, uint64_t start, uint64_t end) noexcept nogil:
+    """Whether the disk, read past the cache, has what this process sees of a file from `start` up to `end`.
+
+    Where there is no reading past the cache the answer is no.
+    """
+    cdef char name[SEGMENT_NAME_BYTES]
+    cdef uint8_t *disk
+    cdef uint8_t *seen
+    cdef uint64_t offset = start - start % ROTA_DIRECT_ALIGNMENT, size, lead
+    cdef int status = 0
+    cdef int fd
+    segment_name(file, name)
+    fd = h.os.open(h.os, h.directory_fd, name, ROTA_OPEN_DIRECT, 0)
+    if fd < 0:
+        return False
+    disk = <uint8_t *>h.os.memory_allocate(h.os, ROTA_DIRECT_ALIGNMENT, COPY_BYTES)
+    seen = <uint8_t *>h.os.memory_allocate(h.os, ROTA_DIRECT_ALIGNMENT, COPY_BYTES)
+    if disk == NULL or seen == NULL:
+        status = -1
+    while status == 0 and offset < end:
+        size = end - offset if end - offset < COPY_BYTES else COPY_BYTES
+        lead = start - offset if start > offset else 0
+        status = h.os.pread(h.os, fd, disk, rota_round_up(size, ROTA_DIRECT_ALIGNMENT), offset)
+        if status == 0:
+            status = h.os.copy_guarded(h.os, seen, h.segments[file].base + offset, size)
+        if status == 0:
+            status = memcmp(disk + lead, seen + lead, size - lead)
+        offset += size
+    h.os.memory_free(h.os, disk)
+    h.os.memory_free(h.os, seen)
+    h.os.close(h.os, fd)
+    return status == 0
+
+
 cdef int copy_bytes(log_reader *reader, uint32_t source, int fd, uint64_t end, rota_error *error) noexcept nogil:
     """The commits of one file up to the offset `end`."""
     cdef rota_handle *h = reader.h

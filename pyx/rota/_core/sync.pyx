@@ -7,8 +7,8 @@ What holds:
 3. A sync error is never retried: the word `failed` is set before any waiter is released, then the file `failed`.
 4. A leader that cannot open a file gives the leadership up; that is its own failure, not the log's.
 5. The word `syncing` stands raised around every sync.  A process that died inside may have been told of an error that
-   nobody else hears: the next leader believes its own sync only of files that it had open before, and an open that
-   finds the word raised reads the disk, as after a failed sync.
+   nobody else hears: the next leader believes its own sync only of files that it had open before; of the others it
+   compares what the disk has.  An open that finds the word raised reads the disk, as after a failed sync.
 """
 
 from libc.stdint cimport int64_t
@@ -21,7 +21,7 @@ from engine.format cimport *
 from engine.lock cimport *
 from engine.status cimport *
 
-from rota._core.failed cimport failed_create
+from rota._core.failed cimport disk_agrees, failed_create
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.segment cimport segment_base, segment_map, segment_sync
 
@@ -109,21 +109,30 @@ cdef int fail_log(rota_handle *h, rota_error *error) noexcept nogil:
     return ROTA_OUTCOME_UNKNOWN
 
 
+cdef bint on_disk(rota_handle *h, const Span *span, uint32_t i) noexcept nogil:
+    """Whether the disk has what is to be called durable of one file, its header included."""
+    cdef uint64_t first = h.control.segments[span.files[i]].first_lsn
+    cdef uint64_t durable = rota_load_acquire_u64(&h.control.durable_lsn)
+    return disk_agrees(h, span.files[i], durable % h.segment_size if durable > first else 0,
+                       (span.ends[i] - 1) % h.segment_size + 1)
+
+
 cdef int sync_files(rota_handle *h, Span *span, bint doubt, rota_error *error) noexcept nogil:
     """doubt: a leader died inside its sync.  An error that it saw is told again only to who had the file open."""
     cdef uint32_t i
+    cdef bint unsure
     cdef int status
     for i in range(span.count):
+        unsure = False
         if segment_base(h, span.files[i]) == NULL:
-            if doubt:
-                return fail_log(h, error)
+            unsure = doubt
             status = segment_map(h, span.files[i], error)
             if status != ROTA_OK:
                 return status
         status = rota_failpoint_status(h.failpoints, ROTA_AT_SYNC_FILE)
         if status == ROTA_OK:
             status = segment_sync(h, span.files[i], error)
-        if status != ROTA_OK:
+        if status != ROTA_OK or (unsure and not on_disk(h, span, i)):
             return fail_log(h, error)
         publish(h, span.ends[i])
     return ROTA_OK
