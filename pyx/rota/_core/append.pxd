@@ -13,6 +13,10 @@ cdef enum:
     SPACE_SETTLE = 2  # acks, aborts, kills, returns, moves, expiry
     SPACE_JOB = 3     # checkpoint and cleaning
 
+# Segment files, made already, that puts leave to others.
+cdef enum:
+    KEPT_FILES = 2
+
 # What an append under the lock may ask its caller to do outside of it, before it tries again.
 cdef enum:
     NEED_NOTHING = 0

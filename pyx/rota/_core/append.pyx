@@ -40,6 +40,10 @@ cdef extern from *:
     void rota_prefetch_line(const void *address) noexcept nogil
 
 
+cdef enum:
+    SETTLE_PAGES = 16    # of the pool that puts leave alone
+
+
 cdef uint32_t segments_made(rota_handle *h) noexcept nogil:
     """Files that exist, whatever their numbers are."""
     return h.control.live_segments + h.control.free_segment_count
@@ -114,6 +118,14 @@ cdef int roll(rota_handle *h, rota_error *error) noexcept nogil:
     return ROTA_OK
 
 
+cdef inline uint32_t kept_files(int space) noexcept nogil:
+    """Files, made already, that a commit of this kind leaves: on a full disk no more can be made, and what settles, or
+    makes room, must go on."""
+    if space == SPACE_PUT or space == SPACE_ANSWER:
+        return KEPT_FILES
+    return 1 if space == SPACE_SETTLE else 0
+
+
 cdef inline uint64_t start_of(rota_handle *h) noexcept nogil:
     """Where the next commit begins in the segment of the tail."""
     cdef rota_control *control = h.control
@@ -144,7 +156,8 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
         if short_of_segments(h, space):
             placed.need = NEED_SPACE
             return ROTA_RETRY
-        if control.free_segments == 0:
+        if control.free_segment_count <= kept_files(space) and segments_made(h) < control.segment_count_max \
+                or control.free_segments == 0:
             placed.need = NEED_SEGMENT
             return ROTA_RETRY
         if segment_base(h, control.free_segments - 1) == NULL:
@@ -160,6 +173,14 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
         placed.need_file = control.log.tail_file
         return ROTA_RETRY
     return ROTA_OK
+
+
+cdef inline uint32_t pages_needed(const Draft *draft, int space) noexcept nogil:
+    """Room in the pool that must be there: none for what only ends messages, and more for a put than for what settles,
+    so that on a full disk puts are refused first."""
+    if draft.growing == 0 and (draft.message_count == 0 or draft.flags & ROTA_COMMIT_COPIES):
+        return 0
+    return pages_for(draft.message_count, draft.op_count) + (<uint32_t>SETTLE_PAGES if space == SPACE_PUT else 0)
 
 
 cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
@@ -228,7 +249,7 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
     cdef int status
     if control.failed:
         return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
-    if rota_pool_room(h) < pages_for(draft.message_count, draft.op_count):
+    if rota_pool_room(h) < pages_needed(draft, space):
         placed.need = NEED_PAGES
         return ROTA_RETRY
     if space == SPACE_PUT and not h.is_memory \
@@ -380,7 +401,8 @@ cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
     if status != ROTA_OK:
         return status
     file = unused_segment(h)
-    if control.free_segments == 0 and segments_made(h) < control.segment_count_max and file < ROTA_SEGMENT_COUNT_MAX:
+    if control.free_segment_count <= KEPT_FILES and segments_made(h) < control.segment_count_max \
+            and file < ROTA_SEGMENT_COUNT_MAX:
         status = segment_create(h, file, True, error)
         if status == ROTA_OK:
             status = segment_map(h, file, error)
@@ -404,7 +426,7 @@ cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
 cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
     """Do what the append asked for, outside the lock.  ROTA_FULL: only a checkpoint or a consumer can help."""
     if placed.need == NEED_PAGES:
-        return append_pages(h, pages_for(draft.message_count, draft.op_count) + 16, error)
+        return append_pages(h, pages_needed(draft, space) + 16, error)
     if placed.need == NEED_SEGMENT:
         return provide_segment(h, error)
     if placed.need == NEED_MAP:

@@ -40,6 +40,7 @@ ctypedef struct Draft:
     uint32_t settle_size
     uint32_t settle_count
     uint32_t op_count
+    uint32_t growing    # operations that may take pages of the pool, puts aside
     uint32_t message_count
     uint32_t flags
     uint32_t salt_crc

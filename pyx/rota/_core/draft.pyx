@@ -63,6 +63,9 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
         memcpy(to + sizeof(rota_op), extra, extra_bytes)
     draft.op_bytes += sizeof(rota_op) + padded
     draft.op_count += 1
+    if kind != ROTA_OP_ACK and kind != ROTA_OP_ACK_LIST and kind != ROTA_OP_KILL and kind != ROTA_OP_EXPIRE \
+            and kind != ROTA_OP_CHECKPOINT:
+        draft.growing += 1
     return ROTA_OK
 
 

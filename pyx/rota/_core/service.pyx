@@ -23,7 +23,7 @@ from engine.pool cimport rota_heap_top
 from engine.status cimport *
 from engine.thread cimport rota_thread_join, rota_thread_start
 
-from rota._core.append cimport NEED_SEGMENT, Placed, append_mark, append_provide, free_segments, segments_made
+from rota._core.append cimport KEPT_FILES, NEED_SEGMENT, Placed, append_mark, append_provide, free_segments, segments_made
 from rota._core.checkpoint cimport checkpoint, checkpoint_fits, checkpoint_gains
 from rota._core.claim cimport release_due
 from rota._core.clean cimport reclaim
@@ -162,7 +162,7 @@ cdef void provide_ahead(Service *s, uint64_t tail) noexcept nogil:
     """Make the next segment file before somebody waits for it."""
     cdef rota_handle *h = s.h
     cdef Placed placed
-    if h.control.free_segments == 0 and segments_made(h) < h.control.segment_count_max \
+    if h.control.free_segment_count <= KEPT_FILES and segments_made(h) < h.control.segment_count_max \
             and tail % h.segment_size > h.segment_size // 4:
         memset(&placed, 0, sizeof(placed))
         placed.need = NEED_SEGMENT

@@ -25,7 +25,8 @@ from engine.lock cimport rota_lock_wait
 from engine.platform cimport *
 from engine.status cimport *
 
-from rota._core.append cimport NEED_NOTHING, NEED_SPACE, Placed, append_locked, append_provide, short_of_segments
+from rota._core.append cimport (NEED_NOTHING, NEED_SEGMENT, NEED_SPACE, Placed, SPACE_PUT, append_locked,
+                                append_provide, short_of_segments)
 from rota._core.attach cimport attach, detach
 from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
@@ -260,7 +261,10 @@ cdef class Store:
         with nogil:
             rota_fetch_add_u32(&h.calls, 1)
             status = append_provide(h, draft, space, placed, error)
-            if status == ROTA_FULL and placed.need == NEED_SPACE:
+            if status == ROTA_DISK_FULL and placed.need == NEED_SEGMENT and space != SPACE_PUT \
+                    and reclaim(h, &ignored) == ROTA_OK:
+                status = ROTA_RETRY  # no file can be made, but one got free
+            elif status == ROTA_FULL and placed.need == NEED_SPACE:
                 if short_of_segments(h, space) and reclaim(h, &ignored) == ROTA_OK:
                     status = ROTA_RETRY  # the one who waits does the job
                 elif deadline < 0 or now() < deadline:

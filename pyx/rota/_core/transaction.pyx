@@ -241,6 +241,7 @@ cdef class Transaction:
         cdef bytes extra
         draft.op_bytes = 0
         draft.op_count = 0
+        draft.growing = 0
         draft.settle_count = 0
         for queue, priority, first, count, flags in self.runs:
             draft_op(draft, ROTA_OP_PUT, priority, queue, first, count, 1 if flags else 0, NULL, 0)
