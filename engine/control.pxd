@@ -251,7 +251,7 @@ cdef extern from "rota/control.h" nogil:
         uint64_t syncs
         uint64_t sync_ns
         uint64_t sync_last_ns
-        uint64_t append_last_ns
+        uint64_t synced_commits
         uint64_t mark_lsn
         uint64_t pending_lsn
         uint32_t pool_limit

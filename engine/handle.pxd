@@ -51,6 +51,7 @@ cdef extern from "rota/handle.h" nogil:
         uint64_t sync_interval_ns
         uint64_t sync_bytes
         uint64_t sync_count
+        uint64_t interval_lsn
         uint64_t capacity
         uint64_t window_bytes
         uint32_t window_pages
@@ -68,4 +69,6 @@ cdef extern from "rota/handle.h" nogil:
         uint64_t service_thread
         uint32_t service_running
         uint32_t service_stop
+        uint32_t service_sequence
+        uint32_t service_rest
         char path[1024]

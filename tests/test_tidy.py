@@ -54,7 +54,9 @@ pytestmark = pytest.mark.tree
 
 def files(suffixes: set[str]) -> Iterator[tuple[str, pathlib.Path]]:
     """Yield the name and path of each source file of the project, generated ones left out."""
-    paths = [path for path in ROOT.iterdir() if path.name != "LICENSE"]
+    paths = [
+        path for path in ROOT.iterdir() if path.name not in ("LICENSE", ".git")
+    ]  # the latter: a file in a worktree
     for root in ROOTS:
         paths += (ROOT / root).rglob("*")
     for path in sorted(paths):

@@ -25,7 +25,7 @@
 #include "rota/format.h"
 
 #define ROTA_CONTROL_MAGIC 0x314c5443544f5231ull
-#define ROTA_CONTROL_VERSION 1
+#define ROTA_CONTROL_VERSION 2
 #define ROTA_SMALL_PAGE 4096u
 #define ROTA_LARGE_PAGE 65536u
 #define ROTA_PAGES_PER_LARGE 16u
@@ -351,7 +351,7 @@ typedef struct rota_control {
     uint64_t syncs;          /* (loose) */
     uint64_t sync_ns;        /* (loose) total time of syncs */
     uint64_t sync_last_ns;   /* boot clock of the last sync's end */
-    uint64_t append_last_ns; /* (loose) */
+    uint64_t synced_commits; /* (loose) log.commits when the last sync took its snapshot */
     uint64_t mark_lsn; /* tail after the last MARK */
     uint64_t pending_lsn; /* start of the commit that is being published: what a redo applies again */
 

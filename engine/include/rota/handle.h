@@ -67,6 +67,7 @@ typedef struct rota_handle {
     uint64_t sync_interval_ns;
     uint64_t sync_bytes;
     uint64_t sync_count;
+    uint64_t interval_lsn; /* (atomic) end of what calls put at "interval" while the default level is "none" */
 
     /* cold */
     uint64_t capacity;
@@ -85,7 +86,9 @@ typedef struct rota_handle {
     rota_error error; /* of the last failed call under the GIL */
     uint64_t service_thread;
     uint32_t service_running;
-    uint32_t service_stop; /* futex word of the service thread */
+    uint32_t service_stop;     /* (atomic) */
+    uint32_t service_sequence; /* futex word of the service thread: raised by who wakes it */
+    uint32_t service_rest;     /* (atomic) how it sleeps; who has work for it makes this 0 and wakes it */
     char path[1024];
 } rota_handle;
 

@@ -278,6 +278,7 @@ cdef void fill_control(recovery *r) noexcept nogil:
     control.checkpoint_begin = h.manifest.checkpoint_begin
     control.checkpoint_end = h.manifest.checkpoint_end
     control.durable_lsn = r.end.lsn
+    control.synced_commits = control.log.commits
     control.tail_lsn = r.end.lsn
 
 

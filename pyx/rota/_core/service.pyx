@@ -6,7 +6,8 @@ What holds:
    right: whoever is blocked does the work himself.
 2. Each process sees to its own syncs.  All else is done by one process, which holds the tick lock until it stops or
    dies; a robust lock passes on to another one's next try.
-3. Idle it wakes twenty times a second and looks at a few words.
+3. Idle it wakes twenty times a second and looks at a few words.  Who makes it owe a sync sooner wakes it, by a word
+   that says how it sleeps: once for each sleep, however many commits there are.
 4. After a failed sync, and while the control file waits for a rebuild, it only sleeps.
 5. A MARK is written only where it leaves the last segments alone: they belong to the checkpoint.
 """
@@ -30,7 +31,7 @@ from rota._core.clean cimport reclaim
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.reap cimport reap_dead, reap_leases, sweep_expired, wake_queue
-from rota._core.sync cimport sync_to
+from rota._core.sync cimport sync_prepare, sync_to
 
 cdef enum:
     TICK_NS = 50000000
@@ -40,6 +41,9 @@ cdef enum:
     SPACE_TICKS = 2
     CLAIMS_FEW = 4096       # so many are looked at in every tick
     LOG_BYTES_MAX = 256 << 20
+    AWAKE = 0
+    RESTS_IDLE = 1          # nothing is owed: the first commit at "interval" may start a clock
+    RESTS_TIMED = 2         # until a sync is due by time
 
 # What the thread remembers between two ticks.
 ctypedef struct Service:
@@ -48,7 +52,8 @@ ctypedef struct Service:
     uint64_t ticks
     uint64_t seen_lsn       # tail at the last tick
     uint64_t seen_ns        # when it last moved
-    uint64_t synced_commits
+    uint64_t ticked_ns      # when all else than syncs was last seen to
+    bint refused            # the last sync could not even begin
     uint64_t cleaned_lsn    # tail when room was last looked for
     rota_error error
 
@@ -64,25 +69,51 @@ cdef inline bint is_usable(const rota_handle *h) noexcept nogil:
 # --- durability ------------------------------------------------------------------------------------------------------
 
 
-cdef bint sync_due(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
-    """Whether this process owes a sync: by the end of a segment, by time, or by volume."""
-    cdef rota_handle *h = s.h
-    cdef rota_control *control = h.control
-    cdef uint64_t durable = rota_load_acquire_u64(&control.durable_lsn)
-    if tail <= durable:
-        s.synced_commits = control.log.commits
-        return False
-    if tail // h.segment_size != durable // h.segment_size:
+cdef inline bint is_owed(const rota_handle *h, uint64_t tail) noexcept nogil:
+    """Whether something waits for a sync by this process that nobody asks for."""
+    cdef uint64_t durable = rota_load_acquire_u64(&h.control.durable_lsn)
+    return tail > durable and not h.is_memory \
+        and (h.durability != ROTA_LEVEL_NONE or rota_load_acquire_u64(&h.interval_lsn) > durable)
+
+
+cdef inline bint volume_reached(const rota_handle *h, uint64_t tail) noexcept nogil:
+    return tail >= rota_load_acquire_u64(&h.control.durable_lsn) + h.sync_bytes \
+        or h.control.log.commits >= h.control.synced_commits + h.sync_count
+
+
+cdef bint sync_due(const rota_handle *h, uint64_t tail, uint64_t now_ns) noexcept nogil:
+    """Whether this process owes a sync now: by the end of a segment, by time, or by volume."""
+    cdef uint64_t durable = rota_load_acquire_u64(&h.control.durable_lsn)
+    if tail > durable and not h.is_memory and tail // h.segment_size != durable // h.segment_size:
         return True
-    if h.durability == ROTA_LEVEL_NONE:
-        return False
-    return now_ns + TICK_LEAST_NS >= control.sync_last_ns + h.sync_interval_ns \
-        or tail - durable >= h.sync_bytes or control.log.commits - s.synced_commits >= h.sync_count
+    return is_owed(h, tail) and (now_ns + TICK_LEAST_NS >= h.control.sync_last_ns + h.sync_interval_ns
+                                 or volume_reached(h, tail))
 
 
 cdef void sync_duty(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
-    if sync_due(s, tail, now_ns) and sync_to(s.h, tail, &s.error) == ROTA_OK:
-        s.synced_commits = s.h.control.log.commits
+    s.refused = False
+    if sync_due(s.h, tail, now_ns):
+        s.refused = sync_to(s.h, tail, &s.error) != ROTA_OK
+
+
+cdef void service_owe(rota_handle *h, uint64_t lsn) noexcept nogil:
+    """A commit at level "interval" ends at `lsn`: see to it that its sync comes in time."""
+    cdef uint32_t rest
+    if h.is_memory or lsn <= rota_load_acquire_u64(&h.control.durable_lsn):
+        return
+    if h.durability == ROTA_LEVEL_NONE:
+        rota_raise_u64(&h.interval_lsn, lsn)
+    rota_fence_after_unlock()
+    rest = rota_load_relaxed_u32(&h.service_rest)
+    if rest == AWAKE or not (volume_reached(h, lsn) or (rest == RESTS_IDLE and h.sync_interval_ns < TICK_NS)):
+        return
+    if rota_compare_exchange_u32(&h.service_rest, &rest, AWAKE):
+        rouse(h)
+
+
+cdef void rouse(rota_handle *h) noexcept nogil:
+    rota_fetch_add_u32(&h.service_sequence, 1)
+    h.os.futex_wake(h.os, &h.service_sequence, 1)
 
 
 cdef bint mark_fits(rota_handle *h) noexcept nogil:
@@ -215,19 +246,16 @@ cdef void resign(Service *s) noexcept nogil:
     s.is_ticker = False
 
 
-cdef uint64_t tick(Service *s) noexcept nogil:
-    """One round; returns how long to sleep."""
+cdef void tick(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
+    """What is seen to twenty times a second."""
     cdef rota_handle *h = s.h
-    cdef uint64_t tail = rota_load_acquire_u64(&h.control.tail_lsn)
-    cdef uint64_t now_ns = h.os.clock_boot_ns(h.os)
-    cdef uint64_t sleep_ns = TICK_NS
     cdef bint moved = tail != s.seen_lsn
+    s.ticked_ns = now_ns
     if moved:
         s.seen_lsn = tail
         s.seen_ns = now_ns
+        sync_prepare(h)
     elect(s)
-    if not h.is_memory:
-        sync_duty(s, tail, now_ns)
     if s.is_ticker:
         serve_claims(s)
         serve_queues(s)
@@ -236,29 +264,60 @@ cdef uint64_t tick(Service *s) noexcept nogil:
             serve_space(s, tail)
         if not moved and now_ns - s.seen_ns >= TICK_NS and not h.is_memory:
             prove(s, tail)
-    if moved and h.durability != ROTA_LEVEL_NONE and h.sync_interval_ns < sleep_ns:
-        sleep_ns = h.sync_interval_ns
-        if sleep_ns < TICK_LEAST_NS:
-            sleep_ns = TICK_LEAST_NS
-    return sleep_ns
+    s.ticks += 1
+
+
+cdef void round(Service *s) noexcept nogil:
+    """Syncs whenever it wakes, all else when its time has come."""
+    cdef rota_handle *h = s.h
+    cdef uint64_t tail = rota_load_acquire_u64(&h.control.tail_lsn)
+    cdef uint64_t now_ns = h.os.clock_boot_ns(h.os)
+    if not h.is_memory:
+        sync_duty(s, tail, now_ns)
+    if now_ns < s.ticked_ns or now_ns + TICK_LEAST_NS >= s.ticked_ns + TICK_NS:
+        tick(s, tail, now_ns)
+
+
+cdef void rest(Service *s, uint32_t sequence) noexcept nogil:
+    """Sleep until the next tick, or until a sync is due, or until somebody has work; what came before `sequence` was
+    read was seen to."""
+    cdef rota_handle *h = s.h
+    cdef uint64_t now_ns = h.os.clock_boot_ns(h.os)
+    cdef uint64_t due_ns = s.ticked_ns + TICK_NS
+    cdef bint may_sync = is_usable(h) and not s.refused
+    if may_sync:
+        rota_store_release_u32(&h.service_rest, RESTS_TIMED if is_owed(
+            h, rota_load_acquire_u64(&h.control.tail_lsn)) else RESTS_IDLE)
+        rota_fence()
+        if sync_due(h, rota_load_acquire_u64(&h.control.tail_lsn), now_ns):  # since the round
+            due_ns = now_ns
+        elif is_owed(h, rota_load_acquire_u64(&h.control.tail_lsn)) \
+                and h.control.sync_last_ns + h.sync_interval_ns < due_ns:
+            due_ns = h.control.sync_last_ns + h.sync_interval_ns
+    if not may_sync or due_ns > now_ns + TICK_NS:
+        due_ns = now_ns + TICK_NS
+    if due_ns > now_ns:
+        h.os.futex_wait(h.os, &h.service_sequence, sequence, <int64_t>(due_ns - now_ns))
+    rota_store_release_u32(&h.service_rest, AWAKE)
 
 
 cdef void *run(void *argument) noexcept nogil:
     cdef rota_handle *h = <rota_handle *>argument
     cdef Service s
-    cdef uint64_t sleep_ns
+    cdef uint32_t sequence
     memset(&s, 0, sizeof(Service))
     s.h = h
     s.seen_lsn = rota_load_acquire_u64(&h.control.tail_lsn)
     s.seen_ns = h.os.clock_boot_ns(h.os)
     while not is_over(h):
-        sleep_ns = TICK_NS
+        sequence = rota_load_acquire_u32(&h.service_sequence)
+        if is_over(h):
+            break
         if h.read_only:
             resign(&s)
         elif is_usable(h):
-            sleep_ns = tick(&s)
-            s.ticks += 1
-        h.os.futex_wait(h.os, &h.service_stop, 0, <int64_t>sleep_ns)
+            round(&s)
+        rest(&s, sequence)
     resign(&s)
     return NULL
 
@@ -280,6 +339,6 @@ cdef void service_stop(rota_handle *h) noexcept nogil:
     if not h.service_running:
         return
     rota_store_release_u32(&h.service_stop, 1)
-    h.os.futex_wake(h.os, &h.service_stop, 1)
+    rouse(h)
     rota_thread_join(h.service_thread)
     h.service_running = 0

@@ -32,6 +32,7 @@ from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
 from rota._core.platform cimport failpoints, table
 from rota._core.segment cimport segment_map, segment_table_clear
+from rota._core.service cimport service_owe
 from rota._core.sync cimport sync_step
 
 from rota import errors
@@ -314,9 +315,12 @@ cdef class Store:
         return LEVELS[durability]
 
     cdef int settle_durability(self, uint64_t lsn, object durability) except -1:
-        """Wait as the level of this call, or of the repository, asks."""
-        if self.level_of(durability) == ROTA_LEVEL_SYNC:
+        """Wait as the level of this call, or of the repository, asks, or see to it that a sync follows."""
+        cdef int level = self.level_of(durability)
+        if level == ROTA_LEVEL_SYNC:
             self.wait_durable(lsn, -1.0)
+        elif level == ROTA_LEVEL_INTERVAL:
+            service_owe(self.h, lsn)
         return 0
 
     cdef int settle_seen(self, object durability) except -1:

@@ -30,6 +30,7 @@ cdef enum:
 
 ctypedef struct Span:
     uint64_t target
+    uint64_t commits
     uint32_t count
     uint32_t files[16]
     uint64_t ends[16]
@@ -60,6 +61,7 @@ cdef void snapshot(rota_handle *h, Span *span) noexcept nogil:
     cdef uint32_t file
     memset(span, 0, sizeof(Span))
     span.target = control.tail_lsn
+    span.commits = control.log.commits
     control.sealed_lsn = span.target
     for file in range(control.segment_count if control.segment_count < ROTA_SEGMENT_COUNT_MAX
                       else ROTA_SEGMENT_COUNT_MAX):
@@ -174,6 +176,7 @@ cdef int lead(rota_handle *h, bint doubt, rota_error *error) noexcept nogil:
         return status
     rota_failpoint(h.failpoints, ROTA_AT_SYNC_AFTER)
     control.syncs += 1
+    control.synced_commits = span.commits
     control.sync_last_ns = h.os.clock_boot_ns(h.os)
     control.sync_ns += control.sync_last_ns - begun
     wake(h)
