@@ -155,7 +155,8 @@ cdef extern from "rota/control.h" nogil:
         uint64_t expired
         uint64_t moved
         uint64_t killed
-        uint64_t fence_number_reserved
+        uint32_t spinners
+        uint32_t reserved2
         rota_heap due
         uint64_t claimed
         uint64_t fence_number

@@ -57,6 +57,9 @@ cdef extern from "rota/failpoint.h" nogil:
         ROTA_AT_FAILED_WORD
         ROTA_AT_FAILED_FILE
         ROTA_AT_WAKE_BEFORE
+        ROTA_AT_WAIT_BEGIN
+        ROTA_AT_WAIT_SPINNING
+        ROTA_AT_WAIT_SLEEPING
         ROTA_AT_LOCK_ACQUIRED
         ROTA_FAILPOINT_COUNT
 

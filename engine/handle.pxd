@@ -45,6 +45,10 @@ cdef extern from "rota/handle.h" nogil:
         uint32_t fork_generation
         uint32_t calls
         uint32_t closing
+        uint32_t spinning
+        uint32_t wait_ns
+        uint32_t spin_rest
+        uint32_t spin_misses
         uint32_t reaping
         uint32_t read_only
         uint32_t durability

@@ -79,6 +79,7 @@ cdef extern from "rota/platform.h" nogil:
                           int64_t timeout_ns) noexcept nogil
         int (*futex_wake)(const rota_platform *platform, uint32_t *word, int count) noexcept nogil
         int (*sleep)(const rota_platform *platform, uint64_t duration_ns) noexcept nogil
+        int (*yield_processor)(const rota_platform *platform) noexcept nogil
         uint64_t (*clock_wall_ns)(const rota_platform *platform) noexcept nogil
         uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform) noexcept nogil
         uint64_t (*clock_boot_ns)(const rota_platform *platform) noexcept nogil

@@ -91,6 +91,7 @@ static void test_clocks(void)
     uint64_t before = platform->clock_boot_ns(platform);
     CHECK_EQUAL(platform->sleep(platform, 3000000), 0);
     CHECK(platform->clock_boot_ns(platform) - before >= 3000000);
+    CHECK_EQUAL(platform->yield_processor(platform), 0);
 }
 
 static void test_identity(void)

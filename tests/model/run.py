@@ -22,6 +22,7 @@ from tests.model.range_model import RangeModel
 from tests.model.replay_model import ReplayModel
 from tests.model.space_model import SpaceModel
 from tests.model.unit_model import UnitModel
+from tests.model.wake_model import WakeModel
 
 MODELS: dict[str, type[Model[Any]]] = {
     "log": LogModel,
@@ -33,6 +34,7 @@ MODELS: dict[str, type[Model[Any]]] = {
     "unit": UnitModel,
     "failed": FailedModel,
     "leader": LeaderModel,
+    "wake": WakeModel,
 }
 
 HEADS = (

@@ -200,14 +200,15 @@ typedef struct rota_queue {
     uint64_t reserved1;
     /* line 2 (atomic, not undone): waking */
     uint32_t wake_sequence; /* futex */
-    uint32_t waiters;
+    uint32_t waiters;  /* that sleep, or are about to */
     uint64_t gets; /* (loose) */
     uint64_t acks; /* (loose) */
     uint64_t nacks; /* (loose) */
     uint64_t expired; /* (loose) */
     uint64_t moved; /* (loose) */
     uint64_t killed; /* (loose) */
-    uint64_t fence_number_reserved;
+    uint32_t spinners; /* that watch wake_sequence and need no system call to be woken */
+    uint32_t reserved2;
     /* line 3 */
     rota_heap due; /* of the delayed ones, by due time */
     uint64_t claimed; /* messages handed out */

@@ -90,6 +90,9 @@
     X(FAILED_WORD, "failed.word")                                                                                   \
     X(FAILED_FILE, "failed.file")                                                                                   \
     X(WAKE_BEFORE, "wake.before")                                                                                   \
+    X(WAIT_BEGIN, "wait.begin")                                                                                     \
+    X(WAIT_SPINNING, "wait.spinning")                                                                               \
+    X(WAIT_SLEEPING, "wait.sleeping")                                                                               \
     X(LOCK_ACQUIRED, "lock.acquired")
 
 enum {

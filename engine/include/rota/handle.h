@@ -61,6 +61,10 @@ typedef struct rota_handle {
     uint32_t fork_generation;
     uint32_t calls;   /* (atomic) threads inside */
     uint32_t closing; /* (atomic) */
+    uint32_t spinning; /* (atomic) threads of this handle that spin for a message: one at most */
+    uint32_t wait_ns;  /* (loose) how soon a wait for a message ended of late */
+    uint32_t spin_rest; /* (loose) waits that do not spin, since a spin found nothing */
+    uint32_t spin_misses; /* (loose) spins in a row that found nothing */
     uint32_t reaping; /* (atomic) a thread of this handle takes over from the dead: its lock would let another one in */
     uint32_t read_only;
     uint32_t durability; /* default level */

@@ -116,6 +116,7 @@ ROTA_INJECTED(futex_wait,
               (platform, word, expected, timeout_ns))
 ROTA_INJECTED(futex_wake, (const rota_platform *platform, uint32_t *word, int count), (platform, word, count))
 ROTA_INJECTED(sleep, (const rota_platform *platform, uint64_t duration_ns), (platform, duration_ns))
+ROTA_INJECTED(yield_processor, (const rota_platform *platform), (platform))
 ROTA_INJECTED_CLOCK(clock_wall_ns, wall_shift_ns)
 ROTA_INJECTED_CLOCK(clock_wall_coarse_ns, wall_shift_ns)
 ROTA_INJECTED_CLOCK(clock_boot_ns, boot_shift_ns)

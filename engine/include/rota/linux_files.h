@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -365,6 +366,12 @@ ROTA_LINUX int rota_linux_sleep(const rota_platform *platform, uint64_t duration
         result = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
     while (result == EINTR);
     return -result;
+}
+
+ROTA_LINUX int rota_linux_yield_processor(const rota_platform *platform)
+{
+    (void)platform;
+    return sched_yield() == 0 ? 0 : -errno;
 }
 
 #endif

@@ -76,7 +76,7 @@ enum { ROTA_SYNC_BEGIN = 0, ROTA_SYNC_END = 1, ROTA_SYNC_FAILED = 2 };
     X(open) X(close) X(facts) X(make_directory) X(list_directory) X(pread) X(pwrite) X(sync) X(sync_metadata)       \
     X(sync_directory) X(allocate) X(zero) X(truncate) X(drop_cache) X(map) X(unmap) X(dont_fork) X(populate)        \
     X(rename) X(rename_new) X(unlink) X(lock_range) X(unlock_range) X(test_range) X(futex_wait) X(futex_wake)       \
-    X(sleep) X(clock_wall_ns) X(clock_wall_coarse_ns) X(clock_boot_ns) X(boot_id) X(pid_namespace)                  \
+    X(sleep) X(yield_processor) X(clock_wall_ns) X(clock_wall_coarse_ns) X(clock_boot_ns) X(boot_id) X(pid_namespace)                  \
     X(time_namespace) X(process_id) X(process_start) X(random) X(filesystem_kind) X(memory_allocate)                \
     X(memory_free) X(guard_install) X(copy_guarded) X(crc_guarded) X(copy_crc_guarded)                        \
     X(gather_guarded)
@@ -142,6 +142,7 @@ struct rota_platform {
     int (*futex_wait)(const rota_platform *platform, uint32_t *word, uint32_t expected, int64_t timeout_ns);
     int (*futex_wake)(const rota_platform *platform, uint32_t *word, int count);
     int (*sleep)(const rota_platform *platform, uint64_t duration_ns);
+    int (*yield_processor)(const rota_platform *platform); /* to whoever else can run on it */
 
     /* Clocks and identity. */
     uint64_t (*clock_wall_ns)(const rota_platform *platform);

@@ -39,12 +39,15 @@ cdef enum:
 
 
 cdef void wake_queue(rota_handle *h, rota_queue *queue) noexcept nogil:
-    """Wake those who wait for a message; called after the unlock."""
+    """Wake those who wait for a message; called after the unlock.  Who spins sees the sequence change, who goes on to
+    sleeping counts itself and then looks; so sleepers are looked for after the change."""
     rota_fence_after_unlock()
-    if rota_load_relaxed_u32(&queue.waiters):
+    if rota_load_relaxed_u32(&queue.waiters) | rota_load_relaxed_u32(&queue.spinners):
         rota_fetch_add_u32(&queue.wake_sequence, 1)
+        rota_fence()
         rota_failpoint(h.failpoints, ROTA_AT_WAKE_BEFORE)
-        h.os.futex_wake(h.os, &queue.wake_sequence, 0x7fffffff)
+        if rota_load_relaxed_u32(&queue.waiters):
+            h.os.futex_wake(h.os, &queue.wake_sequence, 0x7fffffff)
 
 
 cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil:
