@@ -16,6 +16,7 @@ from tests.crash.kit import PATIENCE_S, Child, Link, drain
 
 OPTIONS: dict[str, Any] = {"capacity": "1 MiB", "durability": "none"}
 SYSCALL_FUTEX = {"202", "98"}  # x86-64, arm64
+SYSCALL_SLEEP = {"35", "230", "101", "115"}  # nanosleep and clock_nanosleep of both
 
 
 def wait_in(link: Link, path: pathlib.Path, where: str) -> None:
@@ -51,8 +52,8 @@ def wait_in(link: Link, path: pathlib.Path, where: str) -> None:
 
 
 def is_waiting(pid: int) -> bool:
-    """Whether the main thread sleeps on a futex."""
-    return pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] in SYSCALL_FUTEX
+    """Whether the main thread sleeps, on a futex or between two looks at a lock of a file."""
+    return pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] in SYSCALL_FUTEX | SYSCALL_SLEEP
 
 
 def interrupt(child: Child) -> None:
@@ -146,6 +147,84 @@ def wait_in_later(link: Link, path: pathlib.Path) -> None:
         queue.put(b"never")
     except KeyboardInterrupt:
         link.send(time.monotonic())
+
+
+def stops_inside(link: Link, path: pathlib.Path, place: str) -> None:
+    """Stop at a place of the engine, with the lock that guards it; `link` says when to go there."""
+    repo = rota.open(path, **OPTIONS) if place != "attach.gate" else None
+    link.send("open")
+    link.receive()
+    platform.arm(place, "stop")
+    queue = rota.open(path, **OPTIONS).queue("q") if repo is None else repo.queue("q")
+    while True:
+        queue.put(b"x" * 10_000)
+        queue.get().ack()
+
+
+def is_stopped(pid: int) -> bool:
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def waits_behind(link: Link, path: pathlib.Path, how: str) -> None:
+    """Do something that needs what the stopped one holds."""
+    repo = rota.open(path, **OPTIONS) if how != "open" else None
+    link.send("open")
+    link.receive()
+    link.send("waiting")
+    try:
+        if how == "open":
+            rota.open(path, **OPTIONS)
+        elif how == "close":
+            assert repo is not None
+            repo.close()
+        else:
+            assert repo is not None
+            call(repo.queue("q"), how)
+    except KeyboardInterrupt:
+        link.send(time.monotonic())
+    if repo is not None:
+        assert not repo.closed
+
+
+def call(queue: rota.Queue, how: str) -> None:
+    if how == "put":
+        while True:
+            queue.put(b"x" * 10_000)
+    elif how == "read":
+        queue.read(1)
+    elif how == "ids":
+        queue.ids()
+    elif how == "sync":
+        queue.repository.sync()
+
+
+@pytest.mark.parametrize(
+    ("place", "how"),
+    [
+        ("checkpoint.begin", "put"),
+        ("segment.zeroed", "put"),
+        ("append.copied", "read"),
+        ("append.copied", "ids"),
+        ("append.copied", "sync"),
+        ("attach.gate", "open"),
+        ("attach.gate", "close"),
+    ],
+)
+def test_ctrl_c_ends_the_wait_for_one_who_is_stopped(directory: pathlib.Path, place: str, how: str) -> None:
+    """In the job of making room, while growing the files, with the lock, behind the gate: nobody waits deaf."""
+    path = directory / "r"
+    with rota.open(path, **OPTIONS) as repo:
+        repo.queue("q").put(b"kept")
+        with Child(stops_inside, path, place) as holder, Child(waits_behind, path, how) as child:
+            assert (holder.receive(), child.receive()) == ("open", "open")
+            holder.send("go")
+            deadline = time.monotonic() + PATIENCE_S
+            while not is_stopped(holder.pid):
+                assert time.monotonic() < deadline
+            child.send("go")
+            interrupt(child)
+            holder.kill()
+            child.finish()
 
 
 def interrupted_getter(link: Link, path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@
  * What holds:
  *  1. The child raises rota_fork_generation() before anything else runs in it; every call compares.
  *  2. Its copies of the lock descriptors are closed there: an OFD lock lives as long as any copy of its descriptor.
- *  3. Included by one module only (rota._core.store), since it has state.
+ *  3. Included by one module only (rota._core.opening), since it has state.
  */
 #ifndef ROTA_FORK_H
 #define ROTA_FORK_H

@@ -32,13 +32,12 @@ ctypedef struct Placed:
     uint64_t end_lsn    # durable when durable_lsn >= end_lsn
     uint64_t queue_ids  # queues whose waiters are to be woken: bit set by number % 64
     int need
+    uint32_t waits      # slices that the caller spent on another one's work, for the caller
     uint32_t need_file
 
 cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
-cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
-cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil
-cdef int append_commit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil
+cdef uint32_t pages_needed(const Draft *draft, int space) noexcept nogil
+cdef uint32_t reserve_of(rota_handle *h, int space) noexcept nogil
 cdef bint short_of_segments(rota_handle *h, int space) noexcept nogil
 cdef uint32_t segments_made(rota_handle *h) noexcept nogil
 cdef uint32_t free_segments(rota_handle *h) noexcept nogil
-cdef int append_mark(rota_handle *h, uint32_t flags, Placed *placed, rota_error *error) noexcept nogil

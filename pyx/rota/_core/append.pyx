@@ -5,7 +5,7 @@ What holds, under the main lock:
 1. Admit decides everything before a byte is written: room for slots, room in the log, the claims that it settles.
 2. Bytes beyond tail_lsn count for nothing; the store of tail_lsn is what publishes.  Apply cannot fail.
 3. What needs a system call (a new segment, a mapping, more pool, a sync) is asked for by `need` and provided outside
-   the lock by append_provide(); then the append is tried again.
+   the lock by append_provide() (provide.pyx); then the append is tried again.
 4. After the snapshot of a sync the next commit starts at the next sync unit, so no sector with durable bytes is
    stored to again.
 """
@@ -25,11 +25,8 @@ from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
 from rota._core.holding cimport admit_settle, settle_claim
-from rota._core.control cimport pool_extend
 from rota._core.lane cimport queue_at, queue_live
-from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.segment cimport segment_base, segment_create, segment_header_write, segment_map
-from rota._core.sync cimport sync_to
+from rota._core.segment cimport segment_base, segment_header_write
 
 
 cdef extern from *:
@@ -175,7 +172,7 @@ cdef int find_room(rota_handle *h, uint64_t length, int space, uint64_t *start, 
     return ROTA_OK
 
 
-cdef inline uint32_t pages_needed(const Draft *draft, int space) noexcept nogil:
+cdef uint32_t pages_needed(const Draft *draft, int space) noexcept nogil:
     """Room in the pool that must be there: none for what only ends messages, and more for a put than for what settles,
     so that on a full disk puts are refused first."""
     if draft.growing == 0 and (draft.message_count == 0 or draft.flags & ROTA_COMMIT_COPIES):
@@ -353,117 +350,3 @@ cdef int append_locked(rota_handle *h, Draft *draft, int space, Placed *placed, 
         return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", start, "the lanes could not take the commit; "
                          "close all users and reopen")
     return ROTA_OK
-
-
-cdef int enter_grow(rota_handle *h, rota_error *error) noexcept nogil:
-    """The grow lock guards only files that nobody sees yet, so a death in it needs no repair."""
-    cdef int result = rota_lock_wait(&h.control.grow_lock, 5000000000)
-    if result == ROTA_LOCK_DEAD:
-        rota_lock_repaired(&h.control.grow_lock)
-        result = ROTA_LOCK_TAKEN
-    if result == ROTA_LOCK_TAKEN:
-        return ROTA_OK
-    return rota_fail(error, ROTA_LOCK_HELD, "control", 0, "another process has been growing the files for too long")
-
-
-cdef int append_pages(rota_handle *h, uint32_t need, rota_error *error) noexcept nogil:
-    cdef int status = enter_grow(h, error)
-    cdef uint64_t length = rota_round_up(<uint64_t>need * ROTA_LARGE_PAGE, ROTA_EXTENT_BYTES)
-    if status != ROTA_OK:
-        return status
-    if rota_pool_room(h) < need:
-        status = pool_extend(h, need, error)
-        if status == ROTA_OK:
-            status = lock_enter(h, error)
-            if status == ROTA_OK:
-                rota_save(h, &h.control.pool_limit)
-                h.control.pool_limit += <uint32_t>(length // ROTA_SMALL_PAGE)
-                rota_settle_undo(h)
-                lock_leave(h)
-    rota_lock_leave(&h.control.grow_lock)
-    return status
-
-
-cdef uint32_t unused_segment(rota_handle *h) noexcept nogil:
-    """The lowest number that no file has: there are holes where files were set aside or a stray one lies."""
-    cdef uint32_t file
-    for file in range(ROTA_SEGMENT_COUNT_MAX):
-        if h.control.segments[file].state == ROTA_SEGMENT_ABSENT:
-            break
-    return file if h.control.segments[file].state == ROTA_SEGMENT_ABSENT else ROTA_SEGMENT_COUNT_MAX
-
-
-cdef int provide_segment(rota_handle *h, rota_error *error) noexcept nogil:
-    """Make one more segment file and put it on the free list."""
-    cdef rota_control *control = h.control
-    cdef int status = enter_grow(h, error)
-    cdef uint32_t file
-    if status != ROTA_OK:
-        return status
-    file = unused_segment(h)
-    if control.free_segment_count <= KEPT_FILES and segments_made(h) < control.segment_count_max \
-            and file < ROTA_SEGMENT_COUNT_MAX:
-        status = segment_create(h, file, True, error)
-        if status == ROTA_OK:
-            status = segment_map(h, file, error)
-        if status == ROTA_OK:
-            status = lock_enter(h, error)
-        if status == ROTA_OK:
-            rota_save(h, &control.pool_limit)
-            rota_save(h, &control.segments[file])
-            control.segments[file].state = ROTA_SEGMENT_FREE
-            control.segments[file].next_free = control.free_segments
-            control.free_segments = file + 1
-            control.free_segment_count += 1
-            if control.segment_count <= file:
-                control.segment_count = file + 1
-            rota_settle_undo(h)
-            lock_leave(h)
-    rota_lock_leave(&control.grow_lock)
-    return status
-
-
-cdef int append_provide(rota_handle *h, const Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
-    """Do what the append asked for, outside the lock.  ROTA_FULL: only a checkpoint or a consumer can help."""
-    if placed.need == NEED_PAGES:
-        return append_pages(h, pages_needed(draft, space) + 16, error)
-    if placed.need == NEED_SEGMENT:
-        return provide_segment(h, error)
-    if placed.need == NEED_MAP:
-        return segment_map(h, placed.need_file, error)
-    if placed.need == NEED_SYNC:
-        return sync_to(h, h.control.tail_lsn, error)
-    if not short_of_segments(h, space):
-        return rota_fail(error, ROTA_FULL, NULL, 0, "the queue holds as many messages as max_messages allows")
-    return rota_fail(error, ROTA_FULL, NULL, 0, "the repository is full: %u of %u segments are free, "
-                     "%u are kept so that consumers can go on", free_segments(h), h.control.segment_count_max,
-                     reserve_of(h, space))
-
-
-cdef int append_commit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_error *error) noexcept nogil:
-    """Append, without the GIL, providing what is needed.  ROTA_FULL is returned at once."""
-    cdef int status
-    while True:
-        status = lock_enter(h, error)
-        if status != ROTA_OK:
-            return status
-        status = append_locked(h, draft, space, placed, error)
-        lock_leave(h)
-        if status != ROTA_RETRY:
-            return status
-        status = append_provide(h, draft, space, placed, error)
-        if status != ROTA_OK:
-            return status
-
-
-cdef int append_mark(rota_handle *h, uint32_t flags, Placed *placed, rota_error *error) noexcept nogil:
-    """An empty commit: it carries the durable position, so that what lies before it is proven."""
-    cdef Draft draft
-    cdef uint8_t bytes[96]
-    memset(&draft, 0, sizeof(draft))
-    memset(bytes, 0, sizeof(bytes))
-    draft.bytes = bytes
-    draft.length = sizeof(bytes)
-    draft.flags = ROTA_COMMIT_MARK | flags
-    (<rota_commit_header *>bytes).meta_crc = h.salt_crc
-    return append_commit(h, &draft, SPACE_JOB, placed, error)

@@ -21,12 +21,13 @@ from engine.platform cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
-from rota._core.append cimport Placed, append_mark
+from rota._core.append cimport Placed
 from rota._core.checkpoint cimport checkpoint_at_close
 from rota._core.control cimport control_build, control_map, control_unmap
 from rota._core.failed cimport failed_check
 from rota._core.lane cimport queue_at, queue_live
 from rota._core.manifest cimport manifest_create, manifest_read
+from rota._core.provide cimport append_mark
 from rota._core.reap cimport reap_at_open, release_own
 from rota._core.recovery cimport recover
 from rota._core.segment cimport segment_unmap_all
@@ -36,12 +37,14 @@ from rota._core.sync cimport sync_prepare, sync_to
 cdef enum:
     GATE_SLICE_NS = 2000000
     GATE_SLICES = 30000   # a minute: a recovery may take long
+    GATE_SLICES_OF_A_CALL = 25
 
 
-cdef int gate_enter(rota_handle *h, rota_error *error) noexcept nogil:
+cdef int gate_enter(rota_handle *h, int waits, rota_error *error) noexcept nogil:
+    """ROTA_TIMEOUT: somebody else is there, and the caller looks at signals before it asks again."""
     cdef int slices
     cdef int result = -1
-    for slices in range(GATE_SLICES):
+    for slices in range(GATE_SLICES if waits == GATE_PATIENT else GATE_SLICES_OF_A_CALL):
         result = h.os.lock_range(h.os, h.lock_fd, 0, 1, True)
         if result == 0:
             rota_failpoint(h.failpoints, ROTA_AT_ATTACH_GATE)
@@ -50,8 +53,13 @@ cdef int gate_enter(rota_handle *h, rota_error *error) noexcept nogil:
             break
         h.os.sleep(h.os, GATE_SLICE_NS)
     if result == -11:
-        return rota_fail(error, ROTA_LOCK_HELD, "lock", 0, "another process has been opening or closing for a minute")
+        return gate_refused(error) if waits == GATE_PATIENT else ROTA_TIMEOUT
     return rota_fail(error, result, "lock", 0, "the lock file cannot be locked")
+
+
+cdef int gate_refused(rota_error *error) noexcept nogil:
+    return rota_fail(error, ROTA_LOCK_HELD, "lock", 0, "another process has been opening or closing for a minute; "
+                     "continue or kill the one that is stopped")
 
 
 cdef void gate_leave(rota_handle *h) noexcept nogil:
@@ -162,9 +170,11 @@ cdef int attach_behind_gate(rota_handle *h, bint create, rota_error *error) noex
 
 
 cdef int attach(rota_handle *h, bint create, rota_error *error) noexcept nogil:
-    """From open descriptors to an attached handle; on failure everything is let go again."""
-    cdef rota_error ignored
-    cdef int status = gate_enter(h, error)
+    """From open descriptors to an attached handle; on failure everything is let go again.
+
+    ROTA_TIMEOUT: others are opening or closing; ask again.
+    """
+    cdef int status = gate_enter(h, GATE_A_SLICE, error)
     if status != ROTA_OK:
         return status
     status = attach_behind_gate(h, create, error)
@@ -194,15 +204,21 @@ cdef int leave_last(rota_handle *h, rota_error *error) noexcept nogil:
     return status
 
 
-cdef int detach(rota_handle *h, bint orderly, rota_error *error) noexcept nogil:
-    """Leave: give the claims back, and close the log when nobody else is attached.  Always lets go."""
-    cdef int status = ROTA_OK
+cdef int detach(rota_handle *h, bint orderly, int waits, rota_error *error) noexcept nogil:
+    """Leave: give the claims back, and close the log when nobody else is attached.
+
+    Always lets go, but for ROTA_TIMEOUT (with GATE_A_SLICE): others are opening or closing; ask again.
+    """
+    cdef int status = ROTA_OK, gate
     cdef int others
     service_stop(h)
     if orderly and not h.control.failed and not h.control.rebuild:
         status = release_own(h, error)
     rota_failpoint(h.failpoints, ROTA_AT_DETACH_BEGIN)
-    if gate_enter(h, NULL) == ROTA_OK:
+    gate = gate_enter(h, waits, NULL)
+    if gate == ROTA_TIMEOUT and waits == GATE_A_SLICE:
+        return gate
+    if gate == ROTA_OK:
         others = h.os.test_range(h.os, h.lock_fd, 1, ROTA_PROCESS_COUNT_MAX)
         if orderly and status == ROTA_OK and others == 0 and not h.control.failed and not h.control.rebuild:
             status = leave_last(h, error)

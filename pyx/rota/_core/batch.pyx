@@ -23,14 +23,11 @@ from engine.handle cimport rota_handle
 from engine.pool cimport *
 from engine.status cimport *
 
-from rota._core.append cimport append_pages
-from rota._core.holding cimport ROOM_FOR_RETURNS
-from rota._core.holding cimport generation_of, return_unshown_locked
+from rota._core.holding cimport generation_of
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.gather cimport gather_bodies
-from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, submit_settle
+from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, return_unshown, submit_settle
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
 from rota._core.reap cimport draft_back, wake_queue
@@ -343,8 +340,6 @@ cdef class Batch:
     cdef int release_run(self, Run *run) except -1:
         """What was shown goes back by a commit, the rest by a change of its slots."""
         cdef rota_handle *h = self.store.h
-        cdef rota_error error
-        cdef int status
         cdef uint32_t shown = <uint32_t>rota_load_acquire_u64(&h.claims[run.claim % ROTA_CLAIM_COUNT].shown)
         if shown:
             for i in range(self.count):
@@ -353,20 +348,7 @@ cdef class Batch:
                 if self.runs[self.run_of[i]].claim == run.claim:
                     self.messages[i].release()
             return 0
-        status = 1
-        while status > 0 or status == ROTA_RETRY:
-            with nogil:
-                rota_fetch_add_u32(&h.calls, 1)
-                if status == ROTA_RETRY:
-                    status = append_pages(h, 4 * ROOM_FOR_RETURNS, &error)
-                if status >= 0:
-                    status = lock_enter(h, &error)
-                if status == ROTA_OK:
-                    status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
-                    lock_leave(h)
-            rota_fetch_sub_u32(&h.calls, 1)
-        if status < 0:
-            self.store.fail(&error)
+        return_unshown(self.store, run)
         wake_queue(h, queue_at(h, run.queue))
         return 0
 

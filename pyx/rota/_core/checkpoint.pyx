@@ -25,18 +25,18 @@ from engine.lock cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
-from rota._core.append cimport Placed, SPACE_JOB, append_commit, free_segments
+from rota._core.append cimport Placed, SPACE_JOB, free_segments
 from rota._core.draft cimport Draft, draft_begin, draft_end, draft_op, draft_seal
 from rota._core.image cimport Image, Stream, image_begin, image_end, image_join, image_walk
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.manifest cimport manifest_read, manifest_write
+from rota._core.provide cimport append_commit
 from rota._core.sync cimport fail_log, sync_to
 
 cdef enum:
     BLOCK_BYTES_MAX = 256 << 10
     BLOCK_OVERHEAD = 96 + 32 + 32    # header, operation, padding
     JOB_SLICE_NS = 50000000
-    JOB_SLICES = 1200                # a minute: a large checkpoint takes its time
     CLOSE_BYTES = 1 << 20
 
 ctypedef struct Blocks:
@@ -47,20 +47,33 @@ ctypedef struct Blocks:
 # --- the job lock ----------------------------------------------------------------------------------------------------
 
 
+cdef int job_slice(rota_handle *h, rota_error *error) noexcept nogil:
+    """Take the job lock, sleeping for one slice at most: ROTA_RETRY when another one is still at it."""
+    cdef int result = rota_lock_wait(&h.control.job_lock, JOB_SLICE_NS)
+    if result == ROTA_LOCK_DEAD:
+        rota_lock_repaired(&h.control.job_lock)
+        result = ROTA_LOCK_TAKEN
+    if result == ROTA_LOCK_TAKEN:
+        h.control.job_owner = h.process + 1
+        return ROTA_OK
+    if result == ROTA_LOCK_BROKEN:
+        return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", 0, "the job lock cannot be repaired")
+    return ROTA_RETRY
+
+
 cdef int job_enter(rota_handle *h, rota_error *error) noexcept nogil:
-    """Take the job lock, sleeping in slices."""
-    cdef uint32_t owner, pid = 0
-    cdef int slices, result
+    """Take the job lock, sleeping in slices, where no signal is asked for."""
+    cdef int slices, status = ROTA_RETRY
     for slices in range(JOB_SLICES):
-        result = rota_lock_wait(&h.control.job_lock, JOB_SLICE_NS)
-        if result == ROTA_LOCK_DEAD:
-            rota_lock_repaired(&h.control.job_lock)
-            result = ROTA_LOCK_TAKEN
-        if result == ROTA_LOCK_TAKEN:
-            h.control.job_owner = h.process + 1
-            return ROTA_OK
-        if result == ROTA_LOCK_BROKEN:
-            return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", 0, "the job lock cannot be repaired")
+        status = job_slice(h, error)
+        if status != ROTA_RETRY:
+            return status
+    return job_refused(h, error)
+
+
+cdef int job_refused(rota_handle *h, rota_error *error) noexcept nogil:
+    """Say who holds the job lock for too long."""
+    cdef uint32_t owner, pid = 0
     owner = h.control.job_owner
     if 0 < owner <= ROTA_PROCESS_COUNT_MAX:
         pid = h.control.processes[owner - 1].pid

@@ -2,4 +2,4 @@
 from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
-cdef int reclaim(rota_handle *h, rota_error *error) noexcept nogil
+cdef int reclaim(rota_handle *h, bint patient, rota_error *error) noexcept nogil

@@ -21,10 +21,12 @@ from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.status cimport *
 
-from rota._core.append cimport Placed, SPACE_JOB, append_locked, append_provide, free_segments
-from rota._core.checkpoint cimport checkpoint_fits, checkpoint_gains, checkpoint_holding, job_enter, job_leave
+from rota._core.append cimport Placed, SPACE_JOB, append_locked, free_segments
+from rota._core.checkpoint cimport checkpoint_fits, checkpoint_gains, checkpoint_holding
+from rota._core.checkpoint cimport job_enter, job_leave, job_slice
 from rota._core.draft cimport Draft, Envelope, draft_begin, draft_end, draft_message, draft_op, draft_seal
 from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.provide cimport append_provide
 from rota._core.sync cimport sync_to
 from rota._core.survivors cimport *
 
@@ -191,7 +193,7 @@ cdef int append_copies(rota_handle *h, Round *round, Draft *draft, uint64_t firs
         lock_leave(h)
         if status != ROTA_RETRY:
             return status
-        status = append_provide(h, draft, SPACE_JOB, &placed, error)
+        status = append_provide(h, draft, SPACE_JOB, &placed, True, error)
         if status != ROTA_OK:
             return status
 
@@ -333,10 +335,13 @@ cdef int reclaim_holding(rota_handle *h, rota_error *error) noexcept nogil:
     return status
 
 
-cdef int reclaim(rota_handle *h, rota_error *error) noexcept nogil:
-    """Make room in the log, or wait for the one who does.  ROTA_OK: look again; ROTA_FULL: there is nothing to win."""
+cdef int reclaim(rota_handle *h, bint patient, rota_error *error) noexcept nogil:
+    """Make room in the log, or wait for the one who does.  ROTA_OK: look again; ROTA_FULL: there is nothing to win.
+
+    Who is not patient waits for a slice only, and is told ROTA_RETRY while another one is at it.
+    """
     cdef uint64_t before = h.control.checkpoints
-    cdef int status = job_enter(h, error)
+    cdef int status = job_enter(h, error) if patient else job_slice(h, error)
     if status != ROTA_OK:
         return status
     if h.control.checkpoints == before:

@@ -12,7 +12,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.lane cimport chunk_count, queue_at
-from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.lock cimport lock_leave, lock_slice
 from rota._core.store cimport Store
 
 
@@ -23,7 +23,7 @@ cdef int page_of_ids(rota_handle *h, uint32_t queue_number, uint32_t level, uint
     cdef rota_page *page
     cdef rota_slot *slot
     cdef uint32_t number, i, steps = 0
-    cdef int status = lock_enter(h, error)
+    cdef int status = lock_slice(h, error)
     count[0] = 0
     if status != ROTA_OK:
         return status
@@ -52,13 +52,14 @@ cdef list list_ids(Store store, rota_queue *queue, uint64_t after, uint32_t limi
     cdef rota_error error
     cdef uint32_t level, i, count = 0, number = queue.number, wanted = limit if limit < 1024 else 1024
     cdef uint64_t ids[1024]
-    cdef int status
+    cdef int status, slices = 0
     for level in range(10):
-        store.check()
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            status = page_of_ids(h, number, level, after, wanted, ids, &count, &error)
-        rota_fetch_sub_u32(&h.calls, 1)
+        status = ROTA_RETRY
+        while store.again(&status, &slices, &error):
+            with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
+                status = page_of_ids(h, number, level, after, wanted, ids, &count, &error)
+            rota_fetch_sub_u32(&h.calls, 1)
         if status != ROTA_OK:
             store.fail(&error)
         for i in range(count):

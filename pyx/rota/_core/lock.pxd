@@ -5,6 +5,7 @@ from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
 cdef int lock_try(rota_handle *h, rota_error *error) noexcept nogil
+cdef int lock_slice(rota_handle *h, rota_error *error) noexcept nogil
 cdef int lock_enter(rota_handle *h, rota_error *error) noexcept nogil
 cdef void lock_leave(rota_handle *h) noexcept nogil
 cdef int lock_taken(rota_handle *h, int result, rota_error *error) noexcept nogil

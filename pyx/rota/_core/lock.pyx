@@ -2,7 +2,8 @@
 
 What holds:
 
-1. lock_try() never sleeps, so it may be called with the GIL; lock_enter() sleeps in slices and is called without it.
+1. lock_try() never sleeps, so it may be called with the GIL; lock_slice() and lock_enter() are called without it.  Calls
+   from Python take the lock by slices and look at signals between them.
 2. Whoever gets the lock after a death restores the saved lines, raises the sub-epoch, and applies the commit again
    that was published but not applied; then the lanes are what the log says.  Killed inside, the next one repeats it.
 3. A holder that is stopped is never robbed: after five seconds the error names its process.
@@ -111,16 +112,23 @@ cdef int lock_refused(rota_handle *h, rota_error *error) noexcept nogil:
                      "continue or kill it", pid)
 
 
-cdef int lock_enter(rota_handle *h, rota_error *error) noexcept nogil:
-    """Take the lock, sleeping in slices."""
+cdef int lock_slice(rota_handle *h, rota_error *error) noexcept nogil:
+    """Take the lock, sleeping for one slice at most: ROTA_RETRY when it is still busy."""
     cdef int status = lock_try(h, error)
-    cdef int slices = 0
-    while status == ROTA_RETRY:
+    if status == ROTA_RETRY:
         status = lock_taken(h, rota_lock_wait(&h.control.lock, LOCK_SLICE_NS), error)
-        slices += 1
-        if slices >= LOCK_SLICES and status == ROTA_RETRY:
-            return lock_refused(h, error)
     return status
+
+
+cdef int lock_enter(rota_handle *h, rota_error *error) noexcept nogil:
+    """Take the lock, sleeping in slices, where no signal is asked for."""
+    cdef int slices
+    cdef int status = ROTA_RETRY
+    for slices in range(LOCK_SLICES):
+        status = lock_slice(h, error)
+        if status != ROTA_RETRY:
+            return status
+    return lock_refused(h, error)
 
 
 cdef void lock_leave(rota_handle *h) noexcept nogil:

@@ -32,3 +32,4 @@ cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1
 cdef int submit_settle(Store store, Draft *draft, object durability) except -1
 cdef int park_corrupt(Store store, const Run *run, uint64_t id) except -1
 cdef Message new_message(Store store, object queue, const Run *run, uint64_t id, rota_slot_ref ref)
+cdef int return_unshown(Store store, const Run *run) except -1

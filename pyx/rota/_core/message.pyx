@@ -21,10 +21,11 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport SPACE_SETTLE, Placed
-from rota._core.holding cimport extend_locked, forget_killed, generation_of, return_unshown_locked, show
+from rota._core.holding cimport ROOM_FOR_RETURNS, extend_locked, forget_killed, return_unshown_locked, show
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
-from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.lock cimport lock_leave, lock_slice
+from rota._core.provide cimport append_pages
 from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport draft_back, wake_draft, wake_queue
 from rota._core.store cimport Store, now
@@ -62,19 +63,56 @@ cdef uint64_t queue_lease(rota_handle *h, uint32_t number) noexcept nogil:
     return queue.options.lease_ns if queue != NULL else 0
 
 
+cdef int extend(Store store, const Run *run, uint64_t lease_ns, rota_error *error) except 1:
+    """Let the lease of a claim end so long from now."""
+    cdef rota_handle *h = store.h
+    cdef int status = ROTA_RETRY, slices = 0
+    while store.again(&status, &slices, error):
+        with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
+            status = lock_slice(h, error)
+            if status == ROTA_OK:
+                status = extend_locked(h, run, lease_ns, error)
+                lock_leave(h)
+        rota_fetch_sub_u32(&h.calls, 1)
+    return status
+
+
 cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
     cdef rota_error error
     cdef rota_handle *h = store.h
     cdef int status = show(h, run, upto_id, queue_lease(h, run.queue), &error)
     if status == ROTA_RETRY:  # half of the lease is gone: showing restarts it
+        status = extend(store, run, queue_lease(h, run.queue), &error)
+    if status != ROTA_OK:
+        store.fail(&error)
+    return 0
+
+
+cdef int return_unshown(Store store, const Run *run) except -1:
+    """Messages of a claim that nobody was shown go back, by a change of their slots.  Raises LeaseLost."""
+    cdef rota_handle *h = store.h
+    cdef rota_error error
+    cdef int status, slices = 0
+    cdef bint grows = False
+    status = 1
+    while status > 0 or store.again(&status, &slices, &error):
+        if status > 0:
+            slices = 0
         with nogil:
             rota_fetch_add_u32(&h.calls, 1)
-            status = lock_enter(h, &error)
+            status = append_pages(h, 4 * ROOM_FOR_RETURNS, False, &error) if grows else ROTA_OK
             if status == ROTA_OK:
-                status = extend_locked(h, run, queue_lease(h, run.queue), &error)
-                lock_leave(h)
+                status = lock_slice(h, &error)
+                grows = False
+                if status == ROTA_OK:
+                    status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
+                    grows = status == ROTA_RETRY
+                    lock_leave(h)
+            elif status == ROTA_TIMEOUT:
+                status = ROTA_RETRY
         rota_fetch_sub_u32(&h.calls, 1)
-    if status != ROTA_OK:
+    if status < 0:
         store.fail(&error)
     return 0
 
@@ -291,12 +329,15 @@ cdef class Message:
         """The claim holds this message no more."""
         cdef rota_error error
         cdef rota_handle *h = self.store.h
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            if lock_enter(h, &error) == ROTA_OK:
-                forget_killed(h, &self.run)
-                lock_leave(h)
-        rota_fetch_sub_u32(&h.calls, 1)
+        cdef int status = ROTA_RETRY, slices = 0
+        while self.store.again(&status, &slices, &error):
+            with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
+                status = lock_slice(h, &error)
+                if status == ROTA_OK:
+                    forget_killed(h, &self.run)
+                    lock_leave(h)
+            rota_fetch_sub_u32(&h.calls, 1)
         self.state = SETTLED
         return 0
 
@@ -308,13 +349,7 @@ cdef class Message:
             raise ValueError(f"a lease ends after 0 seconds, not {seconds!r}")
         if not self.claimed():
             raise errors.StateError("the message is settled")
-        with nogil:
-            rota_fetch_add_u32(&self.store.h.calls, 1)
-            status = lock_enter(self.store.h, &error)
-            if status == ROTA_OK:
-                status = extend_locked(self.store.h, &self.run, <uint64_t>(seconds * 1e9), &error)
-                lock_leave(self.store.h)
-        rota_fetch_sub_u32(&self.store.h.calls, 1)
+        status = extend(self.store, &self.run, <uint64_t>(seconds * 1e9), &error)
         if status != ROTA_OK:
             self.store.fail(&error)
 

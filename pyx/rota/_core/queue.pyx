@@ -28,7 +28,7 @@ from rota._core.batch cimport Batch, new_batch
 from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
-from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_enter, lock_leave, lock_refused, lock_taken, lock_try
+from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
 from rota._core.message cimport Message, new_message, submit_settle
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
@@ -277,14 +277,15 @@ cdef class Queue:
         cdef Found found
         cdef rota_error error
         cdef bint there = False
-        cdef int status
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            status = lock_enter(h, &error)
-            if status == ROTA_OK:
-                there = find(h, queue, id, &found) and rota_slot_live(found.slot.word)
-                lock_leave(h)
-        rota_fetch_sub_u32(&h.calls, 1)
+        cdef int status = ROTA_RETRY, slices = 0
+        while self.store.again(&status, &slices, &error):
+            with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
+                status = lock_slice(h, &error)
+                if status == ROTA_OK:
+                    there = find(h, queue, id, &found) and rota_slot_live(found.slot.word)
+                    lock_leave(h)
+            rota_fetch_sub_u32(&h.calls, 1)
         if status != ROTA_OK:
             self.store.fail(&error)
         if not there:

@@ -24,7 +24,7 @@ from engine.pool cimport *
 from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
-from rota._core.append cimport Placed, SPACE_SETTLE, append_commit, append_pages
+from rota._core.append cimport Placed, SPACE_SETTLE
 from rota._core.clean cimport reclaim
 from rota._core.holding cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS
 from rota._core.holding cimport free_claim, free_members, generation_of, is_member, shown_of
@@ -32,6 +32,7 @@ from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_se
 from rota._core.lane cimport *
 from rota._core.slots cimport *
 from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.provide cimport append_commit, append_pages
 
 cdef enum:
     IDS_PER_COMMIT = 256
@@ -162,12 +163,13 @@ cdef uint32_t judge(rota_handle *h, uint32_t process, uint32_t generation, bint 
     return verdict
 
 
-cdef int append_settling(rota_handle *h, Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
-    """Append; where the log is full, make room first: at an open nobody else does."""
+cdef int append_settling(rota_handle *h, Draft *draft, bint opening, Placed *placed, rota_error *error) noexcept nogil:
+    """Append; where the log is full, make room first: at an open nobody else does.  Later a getter may be the one who
+    is here: it does not wait for another one's job, and tries again."""
     cdef int status = append_commit(h, draft, SPACE_SETTLE, placed, error)
     cdef int tries = 0
-    while status == ROTA_FULL and tries < ROOM_TRIES:
-        reclaim(h, error)
+    while status == ROTA_FULL and tries < (ROOM_TRIES if opening else 1):
+        reclaim(h, opening, error)
         status = append_commit(h, draft, SPACE_SETTLE, placed, error)
         tries += 1
     return status
@@ -203,7 +205,7 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
             draft_settle(&draft, &settle)
     status = draft_seal(&draft)
     if status == ROTA_OK:
-        status = append_settling(h, &draft, &placed, error)
+        status = append_settling(h, &draft, opening, &placed, error)
     if status == ROTA_OK:
         wake_draft(h, &draft)
     draft_end(&draft)
@@ -221,7 +223,7 @@ cdef int free_rest(rota_handle *h, rota_claim *record, uint32_t generation, rota
             lock_leave(h)
         else:
             lock_leave(h)
-            status = append_pages(h, 4 * ROOM_FOR_RETURNS, error)
+            status = append_pages(h, 4 * ROOM_FOR_RETURNS, True, error)
             if status != ROTA_OK:
                 return status
         status = lock_enter(h, error)
@@ -450,7 +452,7 @@ cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rot
         draft_op(&draft, ROTA_OP_EXPIRE, 0, queue.number, 0, count, 0, ids, count * 8)
     status = draft_seal(&draft)
     if status == ROTA_OK:
-        status = append_settling(h, &draft, &placed, error)
+        status = append_settling(h, &draft, False, &placed, error)
     if status == ROTA_OK:
         queue.expired += count
         wake_draft(h, &draft)

@@ -24,12 +24,13 @@ from engine.pool cimport rota_heap_top
 from engine.status cimport *
 from engine.thread cimport rota_thread_join, rota_thread_start
 
-from rota._core.append cimport KEPT_FILES, NEED_SEGMENT, Placed, append_mark, append_provide, free_segments, segments_made
+from rota._core.append cimport KEPT_FILES, NEED_SEGMENT, Placed, free_segments, segments_made
 from rota._core.checkpoint cimport checkpoint, checkpoint_fits, checkpoint_gains
 from rota._core.claim cimport release_due
 from rota._core.clean cimport reclaim
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.provide cimport append_mark, append_provide
 from rota._core.reap cimport reap_dead, reap_leases, sweep_expired, wake_queue
 from rota._core.sync cimport sync_prepare, sync_to
 
@@ -197,7 +198,7 @@ cdef void provide_ahead(Service *s, uint64_t tail) noexcept nogil:
             and tail % h.segment_size > h.segment_size // 4:
         memset(&placed, 0, sizeof(placed))
         placed.need = NEED_SEGMENT
-        append_provide(h, NULL, 0, &placed, &s.error)
+        append_provide(h, NULL, 0, &placed, True, &s.error)
 
 
 cdef bint job_is_free(rota_handle *h) noexcept nogil:
@@ -221,7 +222,7 @@ cdef void serve_space(Service *s, uint64_t tail) noexcept nogil:
         much = LOG_BYTES_MAX
     if is_short and (checkpoint_gains(h) or tail - s.cleaned_lsn >= h.segment_size // 2):
         if job_is_free(h):
-            reclaim(h, &s.error)
+            reclaim(h, True, &s.error)
             s.cleaned_lsn = rota_load_acquire_u64(&control.tail_lsn)
     elif tail - control.checkpoint_begin > much and job_is_free(h):
         checkpoint(h, &s.error)

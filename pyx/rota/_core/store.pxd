@@ -23,13 +23,11 @@ cdef class Store:
     cdef int check_writable(self) except -1
     cdef int fail(self, rota_error *error) except -1
     cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1
+    cdef bint again(self, int *status, int *slices, rota_error *error) except -1
     cdef int wait_durable(self, uint64_t lsn, double deadline) except -1
     cdef int settle_seen(self, object durability) except -1
     cdef int settle_durability(self, uint64_t lsn, object durability) except -1
     cdef int map_segment(self, uint32_t file) except -1
-    cdef int open_files(self, dict options) except -1
-    cdef int close_files(self) except -1
-    cdef int fill_manifest(self, dict options) except -1
     cdef int provide(self, Draft *draft, int space, Placed *placed, double deadline, rota_error *error) except 1
     cdef void wait_for_space(self, double deadline) noexcept nogil
 

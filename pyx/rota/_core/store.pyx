@@ -15,7 +15,6 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, strlen
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -25,23 +24,20 @@ from engine.lock cimport rota_lock_wait
 from engine.platform cimport *
 from engine.status cimport *
 
-from rota._core.append cimport (NEED_NOTHING, NEED_SEGMENT, NEED_SPACE, Placed, SPACE_PUT, append_locked,
-                                append_provide, short_of_segments)
-from rota._core.attach cimport attach, detach
+from rota._core.append cimport NEED_SEGMENT, NEED_SPACE, Placed, SPACE_PUT, append_locked, short_of_segments
+from rota._core.attach cimport GATE_PATIENT, detach
+from rota._core.checkpoint cimport JOB_SLICES, job_refused
 from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
+from rota._core.opening cimport attach_by_slices, close_files, detach_by_slices, fill_manifest
+from rota._core.opening cimport fork_generation, open_files
 from rota._core.platform cimport failpoints, table
+from rota._core.provide cimport append_provide, grow_refused
 from rota._core.segment cimport segment_map, segment_table_clear
 from rota._core.service cimport service_owe
 from rota._core.sync cimport sync_step
 
 from rota import errors
-
-cdef extern from "rota/fork.h" nogil:
-    int rota_fork_install() noexcept
-    uint32_t *rota_fork_generation() noexcept
-    int rota_fork_remember(int fd) noexcept
-    void rota_fork_forget(int fd) noexcept
 
 cdef enum:
     SLICE_NS = 50000000
@@ -49,7 +45,7 @@ cdef enum:
 
 LEVELS = {"none": ROTA_LEVEL_NONE, "interval": ROTA_LEVEL_INTERVAL, "sync": ROTA_LEVEL_SYNC}
 
-rota_fork_install()
+cdef const uint32_t *generation = fork_generation()
 
 
 cdef double now() noexcept nogil:
@@ -110,89 +106,30 @@ cdef class Store:
         cdef int status
         rota_error_clear(&error)
         h.os.guard_install(h.os)
-        h.fork_generation = rota_fork_generation()[0]
+        h.fork_generation = generation[0]
         h.durability = LEVELS[options["durability"]]
         h.sync_interval_ns = <uint64_t>(options["sync_interval"] * 1e9)
         h.sync_bytes = options["sync_bytes"]
         h.sync_count = options["sync_count"]
         h.capacity = options["capacity"] or 0
-        self.open_files(options)
+        open_files(h, path, options)
         create = options["create"] and not os.path.exists(os.path.join(path, "manifest"))
         if create:
-            self.fill_manifest(options)
+            fill_manifest(h, options)
         elif not os.path.exists(os.path.join(path, "manifest")):
-            self.close_files()
+            close_files(self.h)
             raise errors.NotARepository("this directory holds no repository; create=True makes one", path=path)
-        with nogil:
-            status = attach(h, create, &error)
+        status = attach_by_slices(h, create, &error)
         if status != ROTA_OK:
-            self.close_files()
+            close_files(self.h)
             self.fail(&error)
         self.refuses = bool(options["read_only"])  # the files stay writable: an open may recover, a close may mark
         h.closing = 0
 
-    cdef int open_files(self, dict options) except -1:
-        """The directory and the lock file, after a look at the file system."""
-        cdef rota_handle *h = self.h
-        cdef char name[32]
-        cdef int verdict
-        cdef bytes encoded = os.fsencode(self.path)
-        if len(encoded) >= sizeof(h.path):
-            raise ValueError("the path is too long")
-        memcpy(h.path, <const char *>encoded, len(encoded))
-        if options["create"]:
-            os.makedirs(self.path, mode=0o700, exist_ok=True)
-        verdict = h.os.open(h.os, ROTA_HERE, h.path, ROTA_OPEN_READ | ROTA_OPEN_DIRECTORY | ROTA_OPEN_FOLLOW, 0)
-        if verdict < 0:
-            if verdict == -2 or verdict == -20:
-                raise errors.NotARepository("there is no such directory; create=True makes one", path=self.path)
-            raise errors.SystemCallError("the directory cannot be opened", path=self.path, errno=-verdict)
-        h.directory_fd = verdict
-        verdict = h.os.filesystem_kind(h.os, h.directory_fd, name)
-        if verdict < 0 or (verdict == ROTA_FILESYSTEM_REFUSED and not options["insist"]):
-            self.close_files()
-            raise errors.FileSystemRefused(
-                f"rota does not trust the file system {name.decode()!r} with a repository: use ext4 or xfs on this "
-                "machine, or insist=True", path=self.path)
-        h.is_memory = verdict == ROTA_FILESYSTEM_VOLATILE
-        h.lock_fd = h.os.open(h.os, h.directory_fd, b"lock",
-                              ROTA_OPEN_READ | ROTA_OPEN_WRITE | ROTA_OPEN_CREATE, 0o600)
-        if h.lock_fd < 0:
-            verdict = h.lock_fd
-            self.close_files()
-            raise errors.SystemCallError("the lock file cannot be opened", path=self.path, file="lock", errno=-verdict)
-        if rota_fork_remember(h.lock_fd) < 0:
-            self.close_files()
-            raise errors.InUse("this process has 1024 repositories open", path=self.path)
-
-    cdef int close_files(self) except -1:
-        cdef rota_handle *h = self.h
-        if h.fork_generation == rota_fork_generation()[0] and h.lock_fd >= 0:
-            rota_fork_forget(h.lock_fd)
-            h.os.close(h.os, h.lock_fd)
-        h.lock_fd = -1
-        for fd in (h.directory_fd, h.control_fd, h.claims_fd, h.manifest_fd):
-            if fd >= 0:
-                h.os.close(h.os, fd)
-        h.directory_fd = h.control_fd = h.claims_fd = h.manifest_fd = -1
-
-    cdef int fill_manifest(self, dict options) except -1:
-        """What a new repository is."""
-        cdef rota_manifest_sector *manifest = &self.h.manifest
-        cdef bytes uuid = os.urandom(16)
-        memcpy(manifest.uuid, <const char *>uuid, 16)
-        self.h.os.random(self.h.os, &manifest.salt, sizeof(manifest.salt))
-        manifest.segment_size = options["segment_size"]
-        manifest.capacity = options["new_capacity"]
-        manifest.sync_unit = options["sync_unit"]
-        manifest.compression = 1 if options["compression"] == "lz4" else 0
-        manifest.next_id_floor = 1
-        manifest.created_at_ns = self.h.os.clock_wall_ns(self.h.os)
-
     cdef int check(self) except -1:
         """Raise unless this handle may be used in this process."""
-        if self.h.closing or self.h.fork_generation != rota_fork_generation()[0]:
-            if self.h.fork_generation != rota_fork_generation()[0]:
+        if self.h.closing or self.h.fork_generation != generation[0]:
+            if self.h.fork_generation != generation[0]:
                 raise errors.ForkedHandleError(
                     "this handle was inherited through fork: open the repository in the child", path=self.path)
             raise errors.ClosedError("the repository is closed", path=self.path)
@@ -231,6 +168,7 @@ cdef class Store:
         cdef rota_handle *h = self.h
         cdef rota_error error
         cdef int status, slices = 0
+        placed.waits = 0
         self.check()  # others may have run since the call began
         while True:
             status = attempt(h, draft, space, placed, lock_try(h, &error), &error)
@@ -255,24 +193,38 @@ cdef class Store:
             self.check()
 
     cdef int provide(self, Draft *draft, int space, Placed *placed, double deadline, rota_error *error) except 1:
-        """Outside the lock: what the append needs.  Waits for space until the deadline."""
+        """Outside the lock: what the append needs.  Waits for space until the deadline, for others a slice."""
         cdef rota_handle *h = self.h
         cdef rota_error ignored
-        cdef int status
+        cdef int status, made = ROTA_FULL
         with nogil:
             rota_fetch_add_u32(&h.calls, 1)
-            status = append_provide(h, draft, space, placed, error)
-            if status == ROTA_DISK_FULL and placed.need == NEED_SEGMENT and space != SPACE_PUT \
-                    and reclaim(h, &ignored) == ROTA_OK:
-                status = ROTA_RETRY  # no file can be made, but one got free
-            elif status == ROTA_FULL and placed.need == NEED_SPACE:
-                if short_of_segments(h, space) and reclaim(h, &ignored) == ROTA_OK:
-                    status = ROTA_RETRY  # the one who waits does the job
-                elif deadline < 0 or now() < deadline:
-                    self.wait_for_space(deadline)
-                    status = ROTA_RETRY
+            status = append_provide(h, draft, space, placed, False, error)
+            if (status == ROTA_DISK_FULL and placed.need == NEED_SEGMENT and space != SPACE_PUT) \
+                    or (status == ROTA_FULL and placed.need == NEED_SPACE and short_of_segments(h, space)):
+                made = reclaim(h, False, &ignored)  # the one who waits does the job
+            if made == ROTA_OK or (made == ROTA_RETRY and (deadline < 0 or now() < deadline)):
+                status = ROTA_RETRY
+            elif status == ROTA_FULL and placed.need == NEED_SPACE and (deadline < 0 or now() < deadline):
+                self.wait_for_space(deadline)
+                status = ROTA_RETRY
         rota_fetch_sub_u32(&h.calls, 1)
-        return status
+        placed.waits = placed.waits + 1 if status == ROTA_TIMEOUT or made == ROTA_RETRY else 0
+        if status == ROTA_TIMEOUT:
+            return ROTA_RETRY if placed.waits < LOCK_SLICES else grow_refused(error)
+        return job_refused(h, error) if placed.waits >= JOB_SLICES else status
+
+    cdef bint again(self, int *status, int *slices, rota_error *error) except -1:
+        """After a slice of waiting for the main lock: whether to go on.  A holder that is stopped is named in the end."""
+        if status[0] != ROTA_RETRY:
+            return False
+        slices[0] += 1
+        if slices[0] >= LOCK_SLICES:
+            status[0] = lock_refused(self.h, error)
+            return False
+        PyErr_CheckSignals()
+        self.check()
+        return True
 
     cdef void wait_for_space(self, double deadline) noexcept nogil:
         cdef rota_handle *h = self.h
@@ -289,16 +241,19 @@ cdef class Store:
         """True when everything below lsn is durable, False when the deadline came first.  Raises OutcomeUnknown."""
         cdef rota_handle *h = self.h
         cdef rota_error error
-        cdef int status
+        cdef int status, slices = 0
         if rota_load_acquire_u64(&h.control.durable_lsn) >= lsn:
             return True
         while True:
             with nogil:
                 rota_fetch_add_u32(&h.calls, 1)
-                status = sync_step(h, lsn, SLICE_NS, &error)
+                status = sync_step(h, lsn, SLICE_NS, False, &error)
             rota_fetch_sub_u32(&h.calls, 1)
             if status == ROTA_OK:
                 return True
+            if status == ROTA_TIMEOUT:
+                slices += 1
+                status = ROTA_RETRY if slices < LOCK_SLICES else lock_refused(h, &error)
             if status != ROTA_RETRY:
                 self.fail(&error)
             PyErr_CheckSignals()
@@ -339,7 +294,7 @@ cdef class Store:
     @property
     def forked(self):
         """Whether this handle was inherited through fork."""
-        return self.h.fork_generation != rota_fork_generation()[0]
+        return self.h.fork_generation != generation[0]
 
     def close(self, bint orderly=True):
         """Detach.  Waits for the threads inside; a second call does nothing.  Raises what the last sync raised."""
@@ -349,25 +304,25 @@ cdef class Store:
         if h.closing:
             return
         h.closing = 1
-        if h.fork_generation != rota_fork_generation()[0]:
-            self.close_files()
+        if h.fork_generation != generation[0]:
+            close_files(self.h)
             return
         rota_error_clear(&error)
-        while rota_load_acquire_u32(&h.calls):
-            with nogil:
-                h.os.sleep(h.os, 1000000)
-        with nogil:
-            status = detach(h, orderly, &error)
-        self.close_files()
+        try:
+            status = detach_by_slices(h, orderly, &error)
+        except BaseException:
+            h.closing = 0  # interrupted while it waited: the next close() goes on
+            raise
+        close_files(self.h)
         if status != ROTA_OK:
             self.fail(&error)
 
     def __dealloc__(self):
         if self.h == NULL:
             return
-        if not self.h.closing and self.h.fork_generation == rota_fork_generation()[0]:
-            detach(self.h, False, NULL)
-            self.close_files()
+        if not self.h.closing and self.h.fork_generation == generation[0]:
+            detach(self.h, False, GATE_PATIENT, NULL)
+            close_files(self.h)
         free(self.scratch)
         free(self.h.segments)
         free(self.h)

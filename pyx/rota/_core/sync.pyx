@@ -22,7 +22,7 @@ from engine.lock cimport *
 from engine.status cimport *
 
 from rota._core.failed cimport disk_agrees, failed_create
-from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.lock cimport lock_enter, lock_leave, lock_slice
 from rota._core.segment cimport segment_base, segment_map, segment_sync
 
 cdef enum:
@@ -153,12 +153,14 @@ cdef void sync_prepare(rota_handle *h) noexcept nogil:
             segment_map(h, file, NULL)
 
 
-cdef int lead(rota_handle *h, bint doubt, rota_error *error) noexcept nogil:
+cdef int lead(rota_handle *h, bint doubt, bint patient, rota_error *error) noexcept nogil:
     """Sync all that is published now.  The sync lock is held."""
     cdef rota_control *control = h.control
     cdef Span span
     cdef uint64_t begun
-    cdef int status = lock_enter(h, error)
+    cdef int status = lock_enter(h, error) if patient else lock_slice(h, error)
+    if status == ROTA_RETRY:
+        return ROTA_TIMEOUT
     if status != ROTA_OK:
         return status
     snapshot(h, &span)
@@ -188,8 +190,11 @@ cdef int unknown(rota_error *error) noexcept nogil:
                      "a sync failed: the commit is visible, but whether it is durable is not known")
 
 
-cdef int sync_step(rota_handle *h, uint64_t lsn, uint64_t wait_ns, rota_error *error) noexcept nogil:
-    """Lead a sync, or wait for one at most wait_ns.  ROTA_OK once `lsn` is durable, else ROTA_RETRY or a failure."""
+cdef int sync_step(rota_handle *h, uint64_t lsn, uint64_t wait_ns, bint patient, rota_error *error) noexcept nogil:
+    """Lead a sync, or wait for one at most wait_ns.  ROTA_OK once `lsn` is durable, else ROTA_RETRY or a failure.
+
+    Who is not patient is told ROTA_TIMEOUT when the main lock, needed to lead, was busy for a slice.
+    """
     cdef rota_control *control = h.control
     cdef uint32_t sequence
     cdef int result
@@ -207,7 +212,7 @@ cdef int sync_step(rota_handle *h, uint64_t lsn, uint64_t wait_ns, rota_error *e
         result = ROTA_LOCK_TAKEN
     if result == ROTA_LOCK_TAKEN:
         if rota_load_acquire_u64(&control.durable_lsn) < lsn:
-            status = lead(h, doubt, error)
+            status = lead(h, doubt, patient, error)
         rota_lock_leave(&control.sync_lock)
         if status == ROTA_OUTCOME_UNKNOWN:
             return unknown(error)
@@ -228,5 +233,5 @@ cdef int sync_to(rota_handle *h, uint64_t lsn, rota_error *error) noexcept nogil
     """Return when everything below `lsn` is durable."""
     cdef int status = ROTA_RETRY
     while status == ROTA_RETRY:
-        status = sync_step(h, lsn, 50000000, error)
+        status = sync_step(h, lsn, 50000000, True, error)
     return status

@@ -26,7 +26,7 @@ from rota._core.put cimport add_message, commit_limit
 from rota._core.queue cimport Queue
 from rota._core.reap cimport wake_draft
 from rota._core.registration cimport registration_find, Registration as NativeRegistration
-from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.lock cimport lock_leave, lock_slice
 from rota._core.store cimport Store
 
 from rota import errors
@@ -360,19 +360,19 @@ def registration_of(Store store, uint32_t queue, bytes name):
     cdef const uint8_t *text = <const uint8_t *><const char *>name
     cdef uint32_t length = <uint32_t>len(name)
     cdef rota_error error
-    cdef int status
-    store.check()
-    with nogil:
-        rota_fetch_add_u32(&h.calls, 1)
-        status = lock_enter(h, &error)
-        if status == ROTA_OK:
-            found = registration_find(h, queue, text, length)
-            if found != NULL:
-                memcpy(copied, found, ROTA_SMALL_PAGE)
-            else:
-                status = ROTA_EMPTY
-            lock_leave(h)
-    rota_fetch_sub_u32(&h.calls, 1)
+    cdef int status = ROTA_RETRY, slices = 0
+    while store.again(&status, &slices, &error):
+        with nogil:
+            rota_fetch_add_u32(&h.calls, 1)
+            status = lock_slice(h, &error)
+            if status == ROTA_OK:
+                found = registration_find(h, queue, text, length)
+                if found != NULL:
+                    memcpy(copied, found, ROTA_SMALL_PAGE)
+                else:
+                    status = ROTA_EMPTY
+                lock_leave(h)
+        rota_fetch_sub_u32(&h.calls, 1)
     if status == ROTA_EMPTY:
         return None
     if status != ROTA_OK:

@@ -159,6 +159,6 @@ cdef int wait_ready(rota_handle *h, rota_queue *queue, bint expired, uint32_t se
         return ROTA_RETRY
     if queue_ready(queue) == 0 and h.control.claim_count:
         status = reap_dead(h, &done, error)
-        if status != ROTA_OK:
+        if status != ROTA_OK and status != ROTA_FULL:  # without room for it the next one tries again
             return status
     return ROTA_RETRY
