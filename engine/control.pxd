@@ -28,6 +28,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_SLOT_RETURNED
         ROTA_SLOT_DELAYED
         ROTA_SLOT_PARKED
+        ROTA_SLOT_WAITING
         ROTA_SLOT_ACKED
         ROTA_SLOT_KILLED
         ROTA_SLOT_EXPIRED
@@ -40,6 +41,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_SLOT_STRAGGLER
         ROTA_SLOT_CLAIMED
         ROTA_SLOT_ELSEWHERE
+        ROTA_SLOT_TAKEN
     enum:
         ROTA_PAGE_FREE
         ROTA_PAGE_CHUNK
@@ -55,6 +57,8 @@ cdef extern from "rota/control.h" nogil:
         ROTA_TABLE_STRAGGLERS
         ROTA_TABLE_REGISTRATIONS
         ROTA_TABLE_EXPIRY
+        ROTA_TABLE_VALUES
+        ROTA_TABLE_POSTINGS
     enum:
         ROTA_QUEUE_FREE
         ROTA_QUEUE_OPEN
@@ -114,7 +118,8 @@ cdef extern from "rota/control.h" nogil:
     ctypedef struct rota_table:
         uint32_t root
         uint32_t depth
-        uint64_t count
+        uint32_t count
+        uint32_t buckets
     ctypedef struct rota_record:
         uint64_t key
         uint64_t a
@@ -147,6 +152,8 @@ cdef extern from "rota/control.h" nogil:
         rota_queue_options options
         uint64_t created_lsn
         uint64_t fence_generation
+        uint32_t index_mask
+        uint32_t index_bytes
         uint32_t wake_sequence
         uint32_t waiters
         uint64_t gets
@@ -162,8 +169,11 @@ cdef extern from "rota/control.h" nogil:
         uint64_t fence_number
         uint32_t suspects
         uint32_t expiring
+        uint64_t waiting
+        uint32_t blocked_keys
         uint8_t name[256]
         rota_lane lanes[10]
+        uint8_t index_text[1024]
     ctypedef struct rota_segment:
         uint32_t state
         uint32_t next_free
@@ -269,7 +279,8 @@ cdef extern from "rota/control.h" nogil:
         uint32_t claim_count
         uint32_t queue_count
         uint32_t live_segments
-        rota_table tables[4]
+        uint32_t indexed_queues
+        rota_table tables[6]
         uint64_t checkpoint_begin
         uint64_t checkpoint_end
         uint64_t checkpoint_bytes

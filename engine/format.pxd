@@ -25,6 +25,8 @@ cdef extern from "rota/format.h" nogil:
     const uint64_t ROTA_PRIORITY_COUNT
     const uint64_t ROTA_NAME_LENGTH_MAX
     const uint64_t ROTA_TAG_LENGTH_MAX
+    const uint64_t ROTA_INDEX_BYTES_MAX
+    const uint64_t ROTA_INDEX_HEADERS_MAX
     const uint64_t ROTA_ATTRIBUTE_BYTES_MAX
     const uint64_t ROTA_BLOCK_BYTES_MAX
     const uint64_t ROTA_QUEUE_NONE
@@ -66,6 +68,11 @@ cdef extern from "rota/format.h" nogil:
         ROTA_ORDER_SKIP
         ROTA_ORDER_GROUP
         ROTA_ORDER_STRICT
+        ROTA_ORDER_HIGHEST
+    enum:
+        ROTA_INDEX_KEY
+        ROTA_INDEX_HEADER
+        ROTA_INDEX_SCORE
     enum:
         ROTA_TAG_NONE
         ROTA_TAG_PUT
@@ -175,7 +182,8 @@ cdef extern from "rota/format.h" nogil:
         uint8_t is_volatile
         uint8_t is_error_queue
         uint8_t count_handouts
-        uint32_t reserved
+        uint16_t index_bytes
+        uint16_t reserved
     ctypedef struct rota_tag:
         uint16_t name_length
         uint16_t tag_length

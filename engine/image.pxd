@@ -29,6 +29,7 @@ cdef extern from "rota/image.h" nogil:
         ROTA_IMAGE_DUE
         ROTA_IMAGE_EXPIRY
         ROTA_IMAGE_ORDER
+        ROTA_IMAGE_TERMS
     enum:
         ROTA_IMAGE_LAST
     ctypedef struct rota_image_cursor:

@@ -32,9 +32,11 @@ cdef extern from "rota/heap.h" nogil:
     int rota_heap_push(const rota_handle *h, rota_heap *heap, uint64_t key, uint64_t id, rota_slot_ref slot) noexcept
     const rota_heap_entry *rota_heap_top(const rota_handle *h, const rota_heap *heap) noexcept
     const rota_heap_entry *rota_heap_at(const rota_handle *h, const rota_heap *heap, uint32_t index) noexcept
+    int rota_heap_reserve(const rota_handle *h, rota_heap *heap, uint32_t more) noexcept
     void rota_heap_pop(const rota_handle *h, rota_heap *heap) noexcept
 
 cdef extern from "rota/table.h" nogil:
+    const uint32_t ROTA_TABLE_RECORDS_MAX
     rota_record *rota_table_find(const rota_handle *h, const rota_table *table, uint64_t key) noexcept
     rota_record *rota_table_put(const rota_handle *h, rota_table *table, uint64_t key) noexcept
     void rota_table_remove(const rota_handle *h, rota_table *table, uint64_t key) noexcept

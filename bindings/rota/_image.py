@@ -23,8 +23,9 @@ SEGMENT = struct.Struct("<QQIIQ")
 OPTIONS_BYTES = 32
 CHECKPOINT, LAST = 16, 1
 GAP, FILE, DETAILS = 1, 2, 4
-COUNTS, DUE, EXPIRY, ORDER = 1, 2, 4, 8
-FRESH, RETURNED, DELAYED, PARKED = 1, 2, 3, 4
+COUNTS, DUE, EXPIRY, ORDER, TERMS = 1, 2, 4, 8, 16
+FRESH, RETURNED, DELAYED, PARKED, WAITING = 1, 2, 3, 4, 5
+SCORE = 15
 SUSPECT = 4
 QUEUES_MAX, SEGMENTS_MAX, LEVELS = 8192, 4096, 10
 CELL, SEGMENT_HEADER = 32, 4096
@@ -183,7 +184,9 @@ def read_queues(stream: Stream, image: Image) -> None:
         options = stream.take(OPTIONS_BYTES)
         length = int.from_bytes(options[22:24], "little")
         demand(number <= QUEUES_MAX and state in (1, 2) and 0 < length <= NAME_MAX, "a queue cannot be")
-        fields = _records.queue_fields(options + stream.take(length))
+        fields = _records.queue_fields(
+            options + stream.take(length) + stream.take(int.from_bytes(options[28:30], "little"))
+        )
         fields.update(created_lsn=created, stopped=state == 2, fence=(generation, fence))
         image.queues[number - 1] = fields
 
@@ -198,7 +201,11 @@ def read_details(stream: Stream, entry: Entry) -> None:
         stream.u64()  # as in the frame
     if has & ORDER:
         entry.order = stream.number()
-    demand(FRESH <= entry.state <= PARKED, "the details of a message cannot be")
+    if has & TERMS:  # the engine's index, derived from the frame
+        for _ in range(stream.byte()):
+            if stream.u64() == SCORE:
+                stream.u64()
+    demand(FRESH <= entry.state <= WAITING, "the details of a message cannot be")
 
 
 def note_place(image: Image, entry: Entry) -> None:

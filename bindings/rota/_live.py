@@ -24,6 +24,7 @@ from rota._records import GOOD, Commit, Message, Operation, StoredMessage
 Content: TypeAlias = bytes | tuple[int, bytes]
 Found: TypeAlias = tuple[int, int, int, tuple[int, ...], list[_records.StoredOperation], list[StoredMessage]]
 
+GROUP, HIGHEST = 1, 3
 MISPLACED = "another message lies at its place"
 HEADER_DAMAGE = "the header of its commit does not match its checksum"
 
@@ -112,9 +113,14 @@ class Replay:
                 message.file,
                 message.place,
                 commit.lsn - commit.offset + message.place,
-                fresh=not due,
+                fresh=not due and not self._ordered(operation.queue, message),
                 due_ns=due,
             )
+
+    def _ordered(self, queue: int, message: Message) -> bool:
+        """Whether the order of its queue keeps a message out of ranges: one with a key in "group", all in "highest"."""
+        order = self.queues.get(queue, {}).get("order", 0)
+        return order == HIGHEST or (order == GROUP and "key" in message.attributes)
 
     def _copy(self, operation: Operation, commit: Commit) -> None:
         first, count = operation.fields["first"], operation.fields["count"]

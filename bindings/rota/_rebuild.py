@@ -26,7 +26,7 @@ from rota._records import COMMIT_CLOSE, COMMIT_MARK, FRAME_BLOCK, FRAME_EXPIRES
 HEADER = struct.Struct("<IHHQIIIIIIQQQQQQII")
 FRAME = struct.Struct("<IIIIQHHBBH")
 OPERATION = struct.Struct("<BBHIQQQ")
-OPTIONS = struct.Struct("<QQIHHBBBBI")
+OPTIONS = struct.Struct("<QQIHHBBBBHH")
 BLOCK = struct.Struct("<IIII")
 ATTRIBUTE = struct.Struct("<BBH")
 PUT, MOVE, RETURN, TAG, REGISTER, QUEUE, FENCE = 1, 6, 7, 9, 10, 12, 13
@@ -246,9 +246,10 @@ def queue_operations(queues: dict[int, dict[str, Any]]) -> Iterable[Operation]:
             options["volatile"],
             options["is_error_queue"],
             options["count_handouts"],
+            len(options["indexes"]),
             0,
         )
-        yield QUEUE, CREATE, number, 0, 0, 0, OPTIONS.pack(*bounds, *marks) + name
+        yield QUEUE, CREATE, number, 0, 0, 0, OPTIONS.pack(*bounds, *marks) + name + options["indexes"]
         if options["fence"] != (0, 0):
             yield FENCE, 0, number, 0, *options["fence"], b""
 
@@ -273,8 +274,8 @@ def stop_operations(queues: dict[int, dict[str, Any]]) -> Iterable[Operation]:
 class Messages:
     """Writes messages in the order of their ids, and moves in the order in which they came."""
 
-    def __init__(self, writer: Writer, moves: list[tuple[int, int]], queues: Iterable[int]) -> None:
-        self.writer, self.queues = writer, sorted(queues)
+    def __init__(self, writer: Writer, moves: list[tuple[int, int]], queues: dict[int, dict[str, Any]]) -> None:
+        self.writer, self.queues, self.options = writer, sorted(queues), queues
         self.moves = sorted(moves, reverse=True)
         self.written: dict[int, Live] = {}
         self.group = Group()
@@ -294,7 +295,9 @@ class Messages:
             message = self.written.pop(self.moves.pop()[1], None)
             if message is not None and message.home != message.queue:
                 counts = message.handouts | message.excused << 32
-                ops.append((MOVE, 0, message.home, message.id, message.queue, counts, b""))
+                options = self.options[message.queue]
+                terms = self.writer.builder.terms(options["indexes"], options["order"], message.attributes)
+                ops.append((MOVE, 0, message.home, message.id, message.queue, counts, terms))
                 if message.suspect or message.parked or message.due_ns:
                     ops.append(back(message))
         if ops:

@@ -172,10 +172,12 @@ def _tag(extra: bytes) -> dict[str, bytes | str]:
 
 
 def queue_fields(extra: bytes) -> dict[str, Any]:
-    """The options of a queue and its name."""
+    """The options of a queue, its name, and what it indexes, as stored."""
     names = ("max_messages", "lease_ns", "max_attempts", "error_queue", "name_length", "order")
     fields: dict[str, Any] = dict(zip(names, struct.unpack_from("<QQIHHB", extra), strict=True))
-    fields["name"] = extra[32 : 32 + fields.pop("name_length")].decode("utf-8", "surrogateescape")
+    end = 32 + fields.pop("name_length")
+    fields["name"] = extra[32:end].decode("utf-8", "surrogateescape")
+    fields["indexes"] = extra[end : end + int.from_bytes(extra[28:30], "little")]
     fields["volatile"], fields["is_error_queue"], fields["count_handouts"] = map(bool, extra[25:28])
     fields["error_queue"] = None if fields["error_queue"] == 0xFFFF else fields["error_queue"]
     return fields

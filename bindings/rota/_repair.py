@@ -39,6 +39,7 @@ FLAGS = {
     "volatile": False,
     "is_error_queue": False,
     "count_handouts": False,
+    "indexes": b"",
     "stopped": False,
     "fence": (0, 0),
 }

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -30,7 +30,7 @@ class ChangeableOptions(TypedDict, total=False):
     max_messages: int | None
     max_attempts: int | None
     lease: float
-    order: Literal["skip", "group", "strict"]
+    order: Literal["skip", "group", "strict", "highest"]
 
 
 class QueueOptions(ChangeableOptions, total=False):
@@ -38,6 +38,9 @@ class QueueOptions(ChangeableOptions, total=False):
 
     error_queue: str | None
     volatile: bool
+    indexes: Sequence[str]
+    by: str | None
+    age_rate: float
 
 
 _log = logging.getLogger("rota")
@@ -48,6 +51,9 @@ _DEFAULTS: dict[str, Any] = {
     "lease": 30.0,
     "order": "skip",
     "volatile": False,
+    "indexes": (),
+    "by": None,
+    "age_rate": 0.0,
 }
 _NO_QUEUE = 0xFFFF
 _CAPACITY = 4 << 30
@@ -130,13 +136,19 @@ class Repository:
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> _queue.Queue:
         """The queue of that name, made when there is none.
 
-        Options (max_messages, max_attempts, error_queue, lease, order, volatile) left out take the stored values, and
-        for a new queue the defaults: no bound, 5 attempts, "<name>.errors", 30 seconds, "skip", False.  A different
-        one raises OptionMismatch; `configure()` changes those that can change.  `max_messages` is how many are held
-        before a put waits, `lease` seconds for which a message belongs to who took it; without `max_attempts` (None)
-        there is no error queue.
+        Options (max_messages, max_attempts, error_queue, lease, order, volatile, indexes, by, age_rate) left out take
+        the stored values, and for a new queue the defaults: no bound, 5 attempts, "<name>.errors", 30 seconds, "skip",
+        False, (), None, 0.  A different one raises OptionMismatch; `configure()` changes those that can change.
+        `max_messages` is how many are held before a put waits, `lease` seconds for which a message belongs to who took
+        it; without `max_attempts` (None) there is no error queue.
 
-        Raises OptionMismatch; TypeError for an unknown option, ValueError for an impossible name; Full when there are
+        `indexes` names headers, at most 14, and "key": what find() and get(where=) look up there costs the same
+        however much waits.  `order` is "skip" (by priority and arrival, passing over what others hold), "strict" (one
+        message in flight), "group" (of each key one message in flight, in order of arrival; without a key free) or
+        "highest": by the number in the header `by`, the highest first, where a message gains `age_rate` for each
+        second that it waits; so with a rate above 0 none waits for ever.  Those two take priority 0 only.
+
+        Raises OptionMismatch; TypeError for an unknown option, ValueError for an impossible one; Full when there are
         too many queues; ClosedError, ReadOnlyError.
         """
         unknown = set(options) - set(_DEFAULTS)
@@ -165,6 +177,7 @@ class Repository:
             else:
                 errors_number = _directory.free_number(self._store, (number,))
                 chosen = {**_DEFAULTS, "max_attempts": None, "error_queue_number": _NO_QUEUE, "is_error_queue": True}
+                chosen["indexes"] = options["indexes"]
                 entries.append((errors_number, errors_name, chosen))
         entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
         _directory.write_queue(self._store, 0, entries)
@@ -173,7 +186,7 @@ class Repository:
         stored = queue.figures()
         stored["error_queue"] = self._error_name(stored)
         for option, value in options.items():
-            if stored[option] != value:
+            if stored[option] != (tuple(value) if option == "indexes" else value):
                 raise OptionMismatch(
                     f"the queue {queue.name!r} has {option}={stored[option]!r}, not {value!r}: use configure()",
                     path=self.path,
@@ -182,12 +195,16 @@ class Repository:
     def configure(self, queue: _queue.Queue, **options: Unpack[ChangeableOptions]) -> None:
         """Change options of a queue (max_messages, max_attempts, lease in seconds, order) for all its users at once.
 
-        Raises ValueError for an option that is fixed, NotFound when the queue was destroyed.
+        The order changes to or from "group" only while the queue is empty, and never to or from "highest".  Raises
+        InUse, ValueError for an option that is fixed, NotFound when the queue was destroyed.
         """
         fixed = set(options) - {"max_messages", "max_attempts", "lease", "order"}
         if fixed:
             raise ValueError(f"these options cannot change: {', '.join(sorted(fixed))}")
-        entry = {**queue.figures(), **options}
+        stored = queue.figures()
+        entry = {**stored, **options}
+        if (entry["order"] == "highest") != (stored["order"] == "highest"):
+            raise ValueError("the order 'highest' is chosen when the queue is made")
         _check(queue.name, {**entry, "error_queue": None})
         _directory.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
 
@@ -323,8 +340,12 @@ def _check(name: str, options: Mapping[str, Any]) -> None:
     length = len(name.encode("utf-8", "surrogateescape"))
     if not 0 < length <= 255:
         raise ValueError(f"the name of a queue has 1 to 255 bytes, not {length}")
-    if options["order"] not in ("skip", "strict"):
-        raise ValueError(f"order is 'skip' or 'strict', not {options['order']!r}: 'group' is not in this version")
+    if options["order"] not in ("skip", "strict", "group", "highest"):
+        raise ValueError(f"order is 'skip', 'strict', 'group' or 'highest', not {options['order']!r}")
+    if (options["by"] is not None) != (options["order"] == "highest"):
+        raise ValueError("order='highest' needs by=, the header with the number, and no other order takes it")
+    if not 0 <= options["age_rate"] < 1e9 or (options["age_rate"] and options["by"] is None):
+        raise ValueError(f"age_rate is 0 or more a second, with order='highest', not {options['age_rate']!r}")
     for option in ("max_messages", "max_attempts"):
         if options[option] is not None and not 1 <= options[option] < 1 << 31:
             raise ValueError(f"{option} is None or at least 1, not {options[option]!r}")

@@ -12,10 +12,10 @@ class QueueStatistics:
     """One queue: what lies in it now, and what happened since the repository was opened by the first process.
 
     Counts are messages.  Now: `ready` to be taken, `delayed` until later, `claimed` by somebody, `parked` since they
-    are damaged, `total` of these.  Since then: `puts`, `gets` (each hand-out), `acks`, `nacks` (and releases),
-    `killed`, `expired`, `moved` (to another queue).  `bytes` is the size of the bodies put; `oldest_at` is seconds
-    since the epoch (None: empty); `state` is "open" or "stopped"; `lease` is seconds; an option that is None is no
-    bound.
+    are damaged, `waiting` for an older one of their key, `total` of these.  Since then: `puts`, `gets` (each hand-out),
+    `acks`, `nacks` (and releases), `killed`, `expired`, `moved` (to another queue).  `bytes` is the size of the bodies
+    put; `oldest_at` is seconds since the epoch (None: empty); `state` is "open" or "stopped"; `lease` is seconds; an
+    option that is None is no bound.
     """
 
     name: str
@@ -24,6 +24,7 @@ class QueueStatistics:
     delayed: int
     claimed: int
     parked: int
+    waiting: int
     total: int
     puts: int
     gets: int

@@ -12,9 +12,8 @@
  *  5. Words that are not undone: lock words, futex words, waiter counts, statistics marked (loose), durable_lsn,
  *     tail_lsn (the one store that publishes), stamped_id.
  *
- * Layout (offsets in bytes): see rota_control.  After the fixed part comes the pool: pages of 4 KiB ("small") and of
- * 64 KiB ("large", sixteen small ones); a page is named by its number in units of 4 KiB from the pool's start; page 0
- * is never given out, so 0 means none.
+ * After the fixed part (rota_control) comes the pool: pages of 4 KiB ("small") and of 64 KiB ("large"); a page is named
+ * by its number in units of 4 KiB from the pool's start; page 0 is never given out, so 0 means none.
  */
 #ifndef ROTA_CONTROL_H
 #define ROTA_CONTROL_H
@@ -34,7 +33,7 @@
 #define ROTA_QUEUE_COUNT_MAX 8192u
 #define ROTA_CLAIM_COUNT 65536u
 #define ROTA_UNDO_COUNT_MAX 24576u
-#define ROTA_TABLE_COUNT 4u
+#define ROTA_TABLE_COUNT 6u
 
 /* One cache line saved before its change. */
 typedef struct rota_undo {
@@ -56,6 +55,7 @@ enum rota_slot_state {
     ROTA_SLOT_RETURNED = 2, /* in the heap of returned ones, or (CLAIMED) in a SINGLE claim */
     ROTA_SLOT_DELAYED = 3,  /* in the heap of due times */
     ROTA_SLOT_PARKED = 4,   /* used up, but its error queue cannot take it */
+    ROTA_SLOT_WAITING = 5,  /* an older message of its key lives */
     ROTA_SLOT_ACKED = 8,    /* from here on: settled */
     ROTA_SLOT_KILLED = 9,
     ROTA_SLOT_EXPIRED = 10,
@@ -63,12 +63,13 @@ enum rota_slot_state {
 };
 enum rota_slot_flag {
     ROTA_SLOT_HISTORY = 1,   /* a record in the history table */
-    ROTA_SLOT_KEYED = 2,
+    ROTA_SLOT_KEYED = 2,     /* in the index of its queue */
     ROTA_SLOT_SUSPECT = 4,
     ROTA_SLOT_EXPIRES = 8,
     ROTA_SLOT_STRAGGLER = 16, /* not in the id order of its lane: found by the straggler table */
     ROTA_SLOT_CLAIMED = 32,   /* RETURNED and handed out */
     ROTA_SLOT_ELSEWHERE = 64, /* its queue is not the one that its frame names */
+    ROTA_SLOT_TAKEN = 128,    /* left FRESH by a claim of its own, which the log does not know: no range spans it */
 };
 
 static inline uint64_t rota_slot_word(uint32_t file, uint64_t cell, unsigned state, unsigned flags) {
@@ -145,7 +146,8 @@ typedef struct rota_heap_entry {
 typedef struct rota_table {
     uint32_t root;
     uint32_t depth;
-    uint64_t count;
+    uint32_t count; /* records */
+    uint32_t buckets;
 } rota_table;
 typedef struct rota_record {
     uint64_t key;
@@ -158,7 +160,9 @@ enum rota_table_name {
     ROTA_TABLE_HISTORY = 0,       /* id -> a: handouts | excused << 32, b: due_ns, c: place in the order (stragglers) */
     ROTA_TABLE_STRAGGLERS = 1,    /* id -> a: slot, b: queue */
     ROTA_TABLE_REGISTRATIONS = 2, /* hash of (queue, name) -> a: page of the registration, b: next with that hash */
-    ROTA_TABLE_EXPIRY = 3, /* id -> a: wall ns after which it must not be handed out */
+    ROTA_TABLE_EXPIRY = 3,   /* id -> a: wall ns after which it must not be handed out */
+    ROTA_TABLE_VALUES = 4,   /* hash of queue, lane and term -> a: first id, b: last id, c: count */
+    ROTA_TABLE_POSTINGS = 5, /* id << 4 | ordinal -> a: term, b: previous id, c: next id; of the score a: the place */
 };
 
 /* One priority of one queue.  Line A changes with puts, line B with claims and settlements. */
@@ -197,7 +201,7 @@ typedef struct rota_queue {
     rota_queue_options options;
     uint64_t created_lsn;
     uint64_t fence_generation;
-    uint64_t reserved1;
+    uint32_t index_mask, index_bytes; /* one bit for each indexed field; bytes of index_text */
     /* line 2 (atomic, not undone): waking */
     uint32_t wake_sequence; /* futex */
     uint32_t waiters;  /* that sleep, or are about to */
@@ -213,11 +217,13 @@ typedef struct rota_queue {
     rota_heap due; /* of the delayed ones, by due time */
     uint64_t claimed; /* messages handed out */
     uint64_t fence_number;
-    uint32_t suspects; /* live messages that are SUSPECT */
-    uint32_t expiring; /* live messages with an expiry */
-    uint64_t reserved3[4];
+    uint32_t suspects, expiring; /* live messages that are SUSPECT; that have an expiry */
+    uint64_t waiting;      /* messages behind an older one of their key */
+    uint32_t blocked_keys; /* keys with more than one message: so many may be pushed on the heap by settlements */
+    uint32_t reserved3[5];
     uint8_t name[256];
     rota_lane lanes[ROTA_PRIORITY_COUNT];
+    uint8_t index_text[ROTA_INDEX_BYTES_MAX]; /* definitions */
 } rota_queue;
 _Static_assert(sizeof(rota_queue) <= ROTA_SMALL_PAGE, "a queue is a small page");
 _Static_assert(__builtin_offsetof(rota_queue, wake_sequence) % 64 == 0, "waking has a line of its own");
@@ -371,7 +377,8 @@ typedef struct rota_control {
     uint32_t claim_count;
     uint32_t queue_count;
     uint32_t live_segments;
-    uint64_t reserved_pool;
+    uint32_t indexed_queues;
+    uint32_t reserved_pool;
     rota_table tables[ROTA_TABLE_COUNT] __attribute__((aligned(64)));
 
     /* checkpoint (under the job lock) */

@@ -54,6 +54,8 @@
 #define ROTA_PRIORITY_COUNT 10u
 #define ROTA_QUEUE_COUNT_MAX 8192u
 #define ROTA_NAME_LENGTH_MAX 255u
+#define ROTA_INDEX_BYTES_MAX 1024u
+#define ROTA_INDEX_HEADERS_MAX 14u
 #define ROTA_TAG_LENGTH_MAX 3072u
 #define ROTA_ATTRIBUTE_BYTES_MAX 65535u
 #define ROTA_BLOCK_BYTES_MAX (64u << 10) /* raw bytes of one compressed block */
@@ -164,7 +166,8 @@ enum rota_op_kind {
     ROTA_OP_ACK_LIST = 3, /* queue, a = count, extra: u64 ids */
     ROTA_OP_KILL = 4,   /* queue, id */
     ROTA_OP_EXPIRE = 5, /* queue, a = count, extra: u64 ids */
-    ROTA_OP_MOVE = 6,   /* queue = source, id, a = target queue, detail = reason, b = handouts | excused << 32 */
+    ROTA_OP_MOVE = 6,   /* queue = source, id, a = target queue, detail = reason, b = handouts | excused << 32;
+                           extra: u64 terms in the index of the target, behind that of the score its f64 */
     ROTA_OP_RETURN = 7, /* queue, id, a = handouts | excused << 32, b = due_ns (0: now), detail bit 0 = suspect */
     ROTA_OP_COPY = 8,   /* id = first index, a = count: frames with explicit ids, each now lives here */
     ROTA_OP_TAG = 9,    /* queue, id (or index with detail bit 7), detail = kind, extra: rota_tag */
@@ -200,7 +203,7 @@ typedef struct rota_op {
 
 _Static_assert(sizeof(rota_op) == ROTA_CELL, "an operation is one cell");
 
-/* Extra of QUEUE: this, then name_length bytes. */
+/* Extra of QUEUE: this, then name_length bytes, then index_bytes of definitions (term.h). */
 typedef struct rota_queue_options {
     uint64_t max_messages; /* 0: no bound */
     uint64_t lease_ns;
@@ -211,11 +214,13 @@ typedef struct rota_queue_options {
     uint8_t is_volatile;
     uint8_t is_error_queue;
     uint8_t count_handouts; /* each hand-out is logged */
-    uint32_t reserved;
+    uint16_t index_bytes; /* of the definitions behind the name */
+    uint16_t reserved;
 } rota_queue_options;
 
 _Static_assert(sizeof(rota_queue_options) == 32, "queue options");
-enum rota_order { ROTA_ORDER_SKIP = 0, ROTA_ORDER_GROUP = 1, ROTA_ORDER_STRICT = 2 };
+enum rota_order { ROTA_ORDER_SKIP = 0, ROTA_ORDER_GROUP = 1, ROTA_ORDER_STRICT = 2, ROTA_ORDER_HIGHEST = 3 };
+enum rota_index_kind { ROTA_INDEX_KEY = 1, ROTA_INDEX_HEADER = 2, ROTA_INDEX_SCORE = 3 };
 #define ROTA_QUEUE_NONE 0xffffu
 
 /* Extra of TAG, REGISTER, DEREGISTER: this, then the name, then the tag. */

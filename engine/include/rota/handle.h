@@ -68,6 +68,7 @@ typedef struct rota_handle {
     uint32_t reaping; /* (atomic) a thread of this handle takes over from the dead: its lock would let another one in */
     uint32_t read_only;
     uint32_t durability; /* default level */
+    uint32_t table_floor; /* pages that the splits of a commit leave to the rest of it (under the main lock) */
     uint64_t sync_interval_ns;
     uint64_t sync_bytes;
     uint64_t sync_count;

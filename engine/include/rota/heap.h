@@ -73,6 +73,23 @@ static inline int rota_heap_extend(const rota_handle *h, rota_heap *heap) {
     return 0;
 }
 
+/* Room for so many more entries, so that pushing them needs no page.  The caller has saved the line of `heap`. */
+static inline int rota_heap_reserve(const rota_handle *h, rota_heap *heap, uint32_t more) {
+    uint32_t size = heap->size, last = (size + more) / ROTA_HEAP_LEAF_ENTRIES;
+    int result = 0;
+    if (heap->root) {
+        rota_page *root = rota_page_at(h, heap->root);
+        if (last < (root->is_large ? ROTA_HEAP_LARGE_LEAVES : ROTA_HEAP_SMALL_LEAVES) && rota_heap_leaves(root)[last])
+            return 0; /* leaves are added in their order */
+    }
+    for (uint32_t leaf = size / ROTA_HEAP_LEAF_ENTRIES; leaf <= last && !result; leaf++) {
+        heap->size = leaf * ROTA_HEAP_LEAF_ENTRIES;
+        result = rota_heap_extend(h, heap);
+    }
+    heap->size = size;
+    return result;
+}
+
 /* The caller has saved the line that holds `heap`. */
 static inline int rota_heap_push(const rota_handle *h, rota_heap *heap, uint64_t key, uint64_t id, rota_slot_ref slot) {
     rota_heap_entry entry = {key, id, slot, 0};

@@ -11,12 +11,13 @@
  *
  *  number       seven bits a byte, low first, the top bit says that more follow; at most ten bytes
  *  queue        number + 1, state (1), created_lsn (8), fence generation (8), fence number (8), rota_queue_options,
- *               name; a later entry of the same number replaces an earlier one; ends with a 0
+ *               name, definitions of the index; a later entry of the same number replaces an earlier one; ends with a 0
  *  straggler    queue + 1, level (1), id, file, cell, details; ends with a 0
  *  lane         queue + 1, level (1), runs, 0; ends with a 0
  *  run          count << 3 | bits, [id - end of the last run's ids], [file], cell: from the segment's start after a
  *               change of file, else the distance from the last run's end, zigzag
- *  details      state (1), flags (1), rota_image_has (1), [hand-outs, excused], [due (8)], [expiry (8)], [order]
+ *  details      state (1), flags (1), rota_image_has (1), [hand-outs, excused], [due (8)], [expiry (8)], [order],
+ *               [count (1), as many terms (8); behind that of the score the place in the order (8)]
  *  registration queue + 1, kind (1), stable (1), id, lsn, epoch, name length (2), tag length (2), name, tag;
  *               ends with a 0
  */
@@ -57,7 +58,13 @@ typedef struct rota_image_segment {
 _Static_assert(sizeof(rota_image_segment) == 32, "image segment");
 
 enum rota_image_run { ROTA_IMAGE_GAP = 1, ROTA_IMAGE_FILE = 2, ROTA_IMAGE_DETAILS = 4 };
-enum rota_image_has { ROTA_IMAGE_COUNTS = 1, ROTA_IMAGE_DUE = 2, ROTA_IMAGE_EXPIRY = 4, ROTA_IMAGE_ORDER = 8 };
+enum rota_image_has {
+    ROTA_IMAGE_COUNTS = 1,
+    ROTA_IMAGE_DUE = 2,
+    ROTA_IMAGE_EXPIRY = 4,
+    ROTA_IMAGE_ORDER = 8,
+    ROTA_IMAGE_TERMS = 16,
+};
 
 /* A block's operation: id = its number, a = begin, b = sum of the stream up to its end | number of blocks << 32 (in the
  * last), detail bit 0 = the last. */

@@ -102,6 +102,7 @@ static const rota_layout_field rota_layout[] = {
     ROTA_LAYOUT_FIELD(rota_queue_options, is_volatile)
     ROTA_LAYOUT_FIELD(rota_queue_options, is_error_queue)
     ROTA_LAYOUT_FIELD(rota_queue_options, count_handouts)
+    ROTA_LAYOUT_FIELD(rota_queue_options, index_bytes)
     ROTA_LAYOUT_FIELD(rota_queue_options, reserved)
     ROTA_LAYOUT_FIELD(rota_tag, name_length)
     ROTA_LAYOUT_FIELD(rota_tag, tag_length)

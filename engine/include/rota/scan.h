@@ -23,6 +23,7 @@
 #include "rota/crc32c.h"
 #include "rota/format.h"
 #include "rota/frame.h"
+#include "rota/term.h"
 
 /* --- header and chain ------------------------------------------------------------------------------------------- */
 
@@ -143,9 +144,11 @@ static __attribute__((unused)) int rota_op_queue_check(const rota_op *op, const 
         return ROTA_SCAN_OPERATION;
     memcpy(&options, extra, sizeof options);
     rota_compiler_barrier();
-    bool fields = options.name_length <= ROTA_NAME_LENGTH_MAX && options.order <= ROTA_ORDER_STRICT &&
+    bool fields = options.name_length <= ROTA_NAME_LENGTH_MAX && options.order <= ROTA_ORDER_HIGHEST &&
                   options.is_volatile <= 1 && options.is_error_queue <= 1 && options.count_handouts <= 1 &&
-                  options.reserved == 0 && op->extra_bytes == sizeof options + (uint64_t)options.name_length;
+                  options.reserved == 0 &&
+                  op->extra_bytes == sizeof options + (uint64_t)options.name_length + options.index_bytes &&
+                  rota_index_mask(extra + sizeof options + options.name_length, options.index_bytes, options.order) >= 0;
     bool named = options.name_length != 0 || op->detail != ROTA_QUEUE_CREATE;
     bool target = options.error_queue < ROTA_QUEUE_COUNT_MAX || options.error_queue == ROTA_QUEUE_NONE;
     return fields && named && target ? ROTA_SCAN_OK : ROTA_SCAN_OPERATION;
@@ -175,7 +178,7 @@ static __attribute__((unused)) int rota_op_check(const rota_op *op, const uint8_
         good = good && op->extra_bytes == 0 && op->id != 0;
         break;
     case ROTA_OP_MOVE:
-        good = good && op->extra_bytes == 0 && op->id != 0 && op->a < ROTA_QUEUE_COUNT_MAX &&
+        good = good && op->extra_bytes % 8 == 0 && op->extra_bytes <= ROTA_TERM_COUNT_MAX * 8 + 8 && op->id != 0 && op->a < ROTA_QUEUE_COUNT_MAX &&
                op->detail <= ROTA_MOVE_REDRIVE;
         break;
     case ROTA_OP_RETURN:

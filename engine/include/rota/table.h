@@ -8,6 +8,8 @@
  *  2. A bucket is split before it is three quarters full: into two new pages, then the root's entries change, then the
  *     old page is given back.  Removal closes the gap by shifting back, so there are no tombstones.
  *  3. Lines are saved before they change; new pages need no saving.
+ *  4. Where pages are short a bucket is split later: it may fill up to a few free places.  Splitting never takes pages
+ *     from table_floor down, which the rest of the commit may need, unless the bucket is full.
  */
 #ifndef ROTA_TABLE_H
 #define ROTA_TABLE_H
@@ -17,6 +19,8 @@
 
 #define ROTA_TABLE_DEPTH_MAX 13u
 #define ROTA_BUCKET_SPLIT (ROTA_BUCKET_RECORDS / 4u * 3u)
+#define ROTA_BUCKET_FULL (ROTA_BUCKET_RECORDS - 16u)
+#define ROTA_TABLE_RECORDS_MAX (1500u << ROTA_TABLE_DEPTH_MAX) /* what a caller that can refuse goes up to */
 
 static inline uint32_t *rota_table_buckets(rota_page *root) { return (uint32_t *)(root + 1); }
 static inline rota_record *rota_bucket_records(rota_page *bucket) { return (rota_record *)(bucket + 1); }
@@ -89,7 +93,8 @@ static inline void rota_table_double(const rota_handle *h, rota_table *table) {
 static inline int rota_table_split(const rota_handle *h, rota_table *table, uint64_t hash) {
     rota_page *old = rota_table_bucket(h, table, hash);
     uint32_t depth = old->depth;
-    if (depth >= ROTA_TABLE_DEPTH_MAX)
+    uint32_t floor = old->count < ROTA_BUCKET_FULL ? h->table_floor : 0;
+    if (depth >= ROTA_TABLE_DEPTH_MAX || rota_pool_room(h) < floor + 2)
         return -1;
     if (depth == table->depth)
         rota_table_double(h, table);
@@ -112,6 +117,7 @@ static inline int rota_table_split(const rota_handle *h, rota_table *table, uint
         rota_save(h, &buckets[i]);
         buckets[i] = halves[(i - first) / (span / 2)];
     }
+    table->buckets++;
     rota_page_give(h, rota_page_number(h, old));
     return 0;
 }
@@ -125,6 +131,7 @@ static inline rota_record *rota_table_put(const rota_handle *h, rota_table *tabl
             return NULL;
         rota_table_buckets(rota_page_at(h, table->root))[0] = rota_bucket_new(h, 0);
         table->depth = 0;
+        table->buckets = 1;
     }
     uint64_t hash = rota_mix64(key);
     rota_page *bucket = rota_table_bucket(h, table, hash);
@@ -136,8 +143,11 @@ static inline rota_record *rota_table_put(const rota_handle *h, rota_table *tabl
         return record;
     }
     while (bucket->count >= ROTA_BUCKET_SPLIT) {
-        if (rota_table_split(h, table, hash) < 0)
-            return NULL;
+        if (rota_table_split(h, table, hash) < 0) {
+            if (bucket->count >= ROTA_BUCKET_FULL)
+                return NULL;
+            break;
+        }
         bucket = rota_table_bucket(h, table, hash);
     }
     record = rota_bucket_place(bucket, hash);

@@ -25,6 +25,7 @@ from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
 from rota._core.holding cimport admit_settle, settle_claim
+from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
 from rota._core.segment cimport segment_base, segment_header_write
 
@@ -56,8 +57,8 @@ cdef uint32_t free_segments(rota_handle *h) noexcept nogil:
 cdef uint32_t job_reserve(rota_handle *h) noexcept nogil:
     """Segments that only a checkpoint and cleaning may take: twice what the next image may be, at least two."""
     cdef uint64_t image = h.control.checkpoint_bytes + 24 * (
-        h.control.tables[ROTA_TABLE_HISTORY].count + h.control.tables[ROTA_TABLE_STRAGGLERS].count
-        + h.control.tables[ROTA_TABLE_EXPIRY].count)
+        <uint64_t>h.control.tables[ROTA_TABLE_HISTORY].count + h.control.tables[ROTA_TABLE_STRAGGLERS].count
+        + h.control.tables[ROTA_TABLE_EXPIRY].count + h.control.tables[ROTA_TABLE_POSTINGS].count)
     cdef uint64_t more = 2 * image // h.segment_size
     cdef uint32_t half = h.control.segment_count_max // 2
     return 2 + <uint32_t>more if 2 + more < half else half
@@ -177,7 +178,8 @@ cdef uint32_t pages_needed(const Draft *draft, int space) noexcept nogil:
     so that on a full disk puts are refused first."""
     if draft.growing == 0 and (draft.message_count == 0 or draft.flags & ROTA_COMMIT_COPIES):
         return 0
-    return pages_for(draft.message_count, draft.op_count) + (<uint32_t>SETTLE_PAGES if space == SPACE_PUT else 0)
+    return pages_for(draft.message_count, draft.op_count) + draft.index_pages \
+        + (<uint32_t>SETTLE_PAGES if space == SPACE_PUT else 0)
 
 
 cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_error *error) noexcept nogil:
@@ -205,7 +207,7 @@ cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_err
 
 cdef bint has_name(const rota_queue *queue, const uint8_t *extra, uint32_t extra_bytes) noexcept nogil:
     cdef uint32_t length = queue.options.name_length
-    return length <= ROTA_NAME_LENGTH_MAX and extra_bytes == sizeof(rota_queue_options) + length \
+    return length <= ROTA_NAME_LENGTH_MAX and extra_bytes == sizeof(rota_queue_options) + length + queue.index_bytes \
         and memcmp(queue.name, extra + sizeof(rota_queue_options), length) == 0
 
 
@@ -215,6 +217,14 @@ cdef bint name_taken(rota_handle *h, const uint8_t *extra, uint32_t extra_bytes)
         if queue_at(h, number) != NULL and has_name(queue_at(h, number), extra, extra_bytes):
             return True
     return False
+
+
+cdef bint changes_order(const rota_queue *queue, const uint8_t *extra) noexcept nogil:
+    """Whether messages that live would be held in another way (extra was checked by has_name)."""
+    cdef rota_queue_options options
+    memcpy(&options, extra, sizeof(options))
+    return options.order != queue.options.order \
+        and (options.order == ROTA_ORDER_GROUP or queue.options.order == ROTA_ORDER_GROUP)
 
 
 cdef int admit_queues(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil:
@@ -235,6 +245,9 @@ cdef int admit_queues(rota_handle *h, const Draft *draft, rota_error *error) noe
                 return ROTA_STATE
         elif queue == NULL or (op.detail == ROTA_QUEUE_CONFIGURE and not has_name(queue, extra, op.extra_bytes)):
             return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
+        elif op.detail == ROTA_QUEUE_CONFIGURE and changes_order(queue, extra) and queue_live(queue):
+            return rota_fail(error, ROTA_IN_USE, NULL, 0, "the order of a queue changes to or from 'group' only while "
+                             "it is empty")
         elif op.detail == ROTA_QUEUE_DESTROY and queue_live(queue):
             return rota_fail(error, ROTA_IN_USE, NULL, 0, "the queue holds messages: purge it or use force=True")
     return ROTA_OK
@@ -246,6 +259,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
     cdef int status
     if control.failed:
         return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if control.indexed_queues and (draft.message_count or draft.growing):
+        status = admit_index(h, draft, error)
+        if status != ROTA_OK:
+            return status
     if rota_pool_room(h) < pages_needed(draft, space):
         placed.need = NEED_PAGES
         return ROTA_RETRY

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from engine.control cimport rota_queue
-from engine.format cimport rota_commit_header, rota_frame
+from engine.format cimport rota_commit_header
 from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
@@ -10,8 +10,6 @@ cdef int apply_commit(rota_handle *h, const uint8_t *commit, const rota_commit_h
                       uint64_t offset) noexcept nogil
 cdef int apply_replay(rota_handle *h, const uint8_t *commit, uint32_t file, uint64_t offset,
                       rota_error *error) noexcept nogil
-cdef int place_frame(rota_handle *h, const rota_frame *frame, const uint8_t *attributes, uint64_t id, uint32_t file,
-                     uint64_t cell, uint64_t now_ns) noexcept nogil
 cdef int set_history(rota_handle *h, uint64_t id, uint64_t counts, uint64_t due_ns) noexcept nogil
 cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint32_t extra_bytes,
                     uint64_t lsn) noexcept nogil

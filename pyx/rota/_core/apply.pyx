@@ -17,24 +17,28 @@ from engine.frame cimport *
 from engine.pool cimport *
 from engine.scan cimport *
 from engine.status cimport *
+from engine.term cimport rota_terms
 
 from rota._core.control cimport pool_grow
 from rota._core.holding cimport free_claim
+from rota._core.index cimport *
 from rota._core.lane cimport *
+from rota._core.placing cimport index_slot, place_frame
 from rota._core.slots cimport *
 from rota._core.registration cimport apply_deregister, apply_register, apply_tag
 
 
 cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint32_t extra_bytes,
                     uint64_t lsn) noexcept nogil:
-    """Create or change a queue; extra is rota_queue_options and the name."""
+    """Create or change a queue; extra is rota_queue_options, the name and what is indexed."""
     cdef rota_queue_options options
     cdef rota_queue *queue = queue_at(h, number)
     cdef uint32_t page
     if extra_bytes < sizeof(options) or number >= ROTA_QUEUE_COUNT_MAX:
         return ROTA_CORRUPT
     memcpy(&options, extra, sizeof(options))
-    if options.name_length > ROTA_NAME_LENGTH_MAX or options.name_length + sizeof(options) > extra_bytes:
+    if options.name_length > ROTA_NAME_LENGTH_MAX \
+            or options.name_length + sizeof(options) + options.index_bytes > extra_bytes:
         return ROTA_CORRUPT
     if queue == NULL:
         page = rota_page_take_small(h, ROTA_PAGE_QUEUE)
@@ -55,7 +59,7 @@ cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint3
     else:
         rota_save(h, &queue.number)
     queue.options = options
-    return ROTA_OK
+    return queue_index(h, queue, extra + sizeof(options) + options.name_length, options.index_bytes)
 
 
 cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
@@ -72,6 +76,9 @@ cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
             page = queue.lanes[level].head
             queue.lanes[level].head = rota_page_at(h, page).next
             rota_page_give(h, page)
+    if queue.index_mask:
+        rota_save(h, &h.control.pool_limit)
+        h.control.indexed_queues -= 1
     rota_save(h, &h.control.queues[number])
     page = h.control.queues[number]
     h.control.queues[number] = 0
@@ -92,56 +99,6 @@ cdef void apply_queue(rota_handle *h, const rota_op *op, const uint8_t *extra, u
             queue_drop(h, queue)
 
 
-cdef int place_frame(rota_handle *h, const rota_frame *frame, const uint8_t *attributes, uint64_t id, uint32_t file,
-                     uint64_t cell, uint64_t now_ns) noexcept nogil:
-    """Add one message to its lane, delayed or ready, from its frame header and attributes."""
-    cdef rota_queue *queue = queue_at(h, frame.queue)
-    cdef uint64_t due = 0, expiry = 0
-    cdef unsigned flags = 0, state = ROTA_SLOT_FRESH
-    cdef rota_lane *lane
-    cdef rota_record *record
-    cdef rota_slot_ref ref
-    if queue == NULL or frame.priority > 9:
-        return ROTA_OK
-    lane = &queue.lanes[frame.priority]
-    if frame.flags & ROTA_FRAME_DUE:
-        rota_attribute_u64(attributes, frame.attribute_bytes, ROTA_ATTRIBUTE_DUE, &due)
-    if frame.flags & ROTA_FRAME_EXPIRES:
-        rota_attribute_u64(attributes, frame.attribute_bytes, ROTA_ATTRIBUTE_EXPIRY, &expiry)
-    save_put_line(h, lane)
-    if due > now_ns:
-        state = ROTA_SLOT_DELAYED
-        save_claim_line(h, lane)
-    if expiry:
-        flags |= ROTA_SLOT_EXPIRES
-    ref = append_slot(h, queue, frame.priority, id, rota_slot_word(file, cell, state, flags))
-    if ref == 0:
-        return ROTA_DISK_FULL
-    if expiry:
-        rota_save(h, &queue.due)
-        queue.expiring += 1
-        note_expiry(h, ref, expiry)
-        rota_save(h, &h.control.tables[ROTA_TABLE_EXPIRY])
-        record = rota_table_put(h, &h.control.tables[ROTA_TABLE_EXPIRY], id)
-        if record == NULL:
-            return ROTA_DISK_FULL
-        record.a = expiry
-    if state == ROTA_SLOT_DELAYED:
-        lane.delayed += 1
-        rota_save(h, &queue.due)
-        if rota_heap_push(h, &queue.due, due, id, ref) < 0:
-            return ROTA_DISK_FULL
-    return ROTA_OK
-
-
-cdef void note_expiry(rota_handle *h, rota_slot_ref ref, uint64_t expiry) noexcept nogil:
-    """The chunk knows the earliest expiry in it, so a sweep passes over the others."""
-    cdef rota_page *page = rota_page_at(h, rota_ref_page(ref))
-    rota_save(h, page)
-    if expiry < page.min_expiry_ns:
-        page.min_expiry_ns = expiry
-
-
 cdef int apply_put(rota_handle *h, const rota_op *op, const uint8_t *commit, const rota_commit_header *header,
                    uint32_t file, uint64_t offset) noexcept nogil:
     cdef rota_queue *queue = queue_at(h, op.queue)
@@ -158,7 +115,7 @@ cdef int apply_put(rota_handle *h, const rota_op *op, const uint8_t *commit, con
         for i in range(op.id, op.id + op.a):
             rota_frame_load(commit, header, <uint32_t>i, &frame)
             queue.lanes[op.detail].appended_bytes += frame.body_length
-    if op.b == 0:  # nothing delayed, nothing that expires
+    if op.b == 0 and queue.index_mask == 0:  # nothing delayed, nothing that expires
         return ROTA_OK if append_plain(h, queue, op.detail, header.base_id + op.id, <uint32_t>op.a, file,
                                        cell + op.id) == 0 else ROTA_DISK_FULL
     for i in range(op.id, op.id + op.a):
@@ -254,34 +211,41 @@ cdef int apply_return(rota_handle *h, const rota_op *op, uint64_t now_ns) noexce
     return ROTA_OK if result == 0 else ROTA_DISK_FULL
 
 
-cdef int apply_move(rota_handle *h, const rota_op *op, uint64_t lsn) noexcept nogil:
-    """By reference: the frame stays where it is, the slot goes to the stragglers of the other queue."""
+cdef int apply_move(rota_handle *h, const rota_op *op, const uint8_t *extra, uint64_t time_ns) noexcept nogil:
+    """By reference: the frame stays where it is, the slot goes to the stragglers of the other queue, whose index gets
+    the terms that the operation carries."""
     cdef rota_queue *source = queue_at(h, op.queue)
     cdef rota_queue *target = queue_at(h, <uint32_t>op.a)
     cdef Found found
     cdef uint64_t word
     cdef unsigned flags
     cdef rota_record *record
+    cdef rota_terms terms
+    cdef uint32_t level
     if source == NULL or target == NULL or not find(h, source, op.id, &found) \
             or not rota_slot_live(found.slot.word):
         return ROTA_OK
     word = found.slot.word
-    flags = rota_slot_flags(word) & (ROTA_SLOT_KEYED | ROTA_SLOT_HISTORY)
+    flags = rota_slot_flags(word) & ROTA_SLOT_HISTORY
+    level = found.level
+    if target.options.order == ROTA_ORDER_GROUP or target.options.order == ROTA_ORDER_HIGHEST:
+        level = 0
+    read_terms(extra, op.extra_bytes if target.index_mask else 0, &terms)
+    if terms.count or target.options.order == ROTA_ORDER_HIGHEST:
+        flags |= ROTA_SLOT_KEYED
     settle_slot(h, &found, ROTA_SLOT_MOVED)
     source.moved += 1
     if set_history(h, op.id, op.b, 0) != ROTA_OK:
         return ROTA_DISK_FULL
-    save_put_line(h, &target.lanes[found.level])
-    save_claim_line(h, &target.lanes[found.level])
+    save_put_line(h, &target.lanes[level])
+    save_claim_line(h, &target.lanes[level])
     word = rota_slot_word(rota_slot_file(word), rota_slot_cell(word), ROTA_SLOT_RETURNED,
                           flags | ROTA_SLOT_HISTORY | ROTA_SLOT_ELSEWHERE)
-    if append_straggler(h, target, found.level, op.id, word) == 0:
+    if append_straggler(h, target, level, op.id, word) == 0:
         return ROTA_DISK_FULL
     record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], op.id)
     record.c = h.control.log.next_id
-    if not find(h, target, op.id, &found):
-        return ROTA_DAMAGED_CONTROL
-    return ROTA_OK if make_ready(h, &found, record.c) == 0 else ROTA_DISK_FULL
+    return index_slot(h, target, level, record.a, &terms, time_ns)
 
 
 cdef void apply_copy(rota_handle *h, const rota_op *op, const uint8_t *commit, const rota_commit_header *header,
@@ -331,7 +295,7 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
     elif op.kind == ROTA_OP_RETURN:
         return apply_return(h, op, header.time_ns)
     elif op.kind == ROTA_OP_MOVE:
-        return apply_move(h, op, header.lsn)
+        return apply_move(h, op, extra, header.time_ns)
     elif op.kind == ROTA_OP_COPY:
         apply_copy(h, op, commit, header, file, offset)
     elif op.kind == ROTA_OP_QUEUE:
@@ -356,11 +320,14 @@ cdef int apply_commit(rota_handle *h, const uint8_t *commit, const rota_commit_h
     cdef rota_log_state *log = &h.control.log
     cdef int status = ROTA_OK, result
     rota_save(h, log)
+    if h.control.indexed_queues:
+        h.table_floor = pages_for(header.message_count, header.op_count)
     rota_op_begin(&cursor, commit, header)
     while rota_op_next(&cursor, &op, &extra):
         result = apply_op(h, &op, extra, commit, header, file, offset)
         if result != ROTA_OK:
             status = result
+    h.table_floor = 0
     log.applied_lsn = header.lsn + header.length
     log.last_chain = rota_commit_chain(h.salt, header)
     if header.message_count and not header.flags & ROTA_COMMIT_COPIES \
@@ -382,6 +349,8 @@ cdef int apply_replay(rota_handle *h, const uint8_t *commit, uint32_t file, uint
     cdef int status
     memcpy(&header, commit, sizeof(header))
     need = pages_for(header.message_count, header.op_count)
+    if h.control.indexed_queues:
+        need += pages_for_terms(h, terms_in(h, commit, &header, header.op_bytes, header.op_count))
     if rota_pool_room(h) < need:
         status = pool_grow(h, need, error)
         if status != ROTA_OK:

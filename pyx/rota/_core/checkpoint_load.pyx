@@ -21,35 +21,18 @@ from engine.image cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
-from rota._core.apply cimport pages_for, set_history
-from rota._core.control cimport pool_grow
-from rota._core.lane cimport append_plain, append_slot, append_straggler, queue_at
+from rota._core.apply cimport set_history
+from rota._core.index cimport KEY_ORDINAL
+from rota._core.lane cimport Found, append_plain, append_slot, append_straggler, found_at, queue_at
+from rota._core.load_index cimport *
 from rota._core.load_tables cimport Load, load_blocks, load_queues, load_refuse, load_registrations
 from rota._core.reader cimport NO_FILE, log_reader, reader_find
+from rota._core.slots cimport make_ready, order_of
 
 cdef enum:
-    UNDO_LINES = 4096   # forgotten before so many are saved
     RUN_COUNT_MAX = 1 << 16
 
-# What the stream says of one message beside its place.
-ctypedef struct Details:
-    unsigned state
-    unsigned flags
-    uint64_t counts
-    uint64_t due
-    uint64_t expiry
-    uint64_t order
-
-
 # --- messages --------------------------------------------------------------------------------------------------------
-
-
-cdef int provide(rota_handle *h, uint64_t messages, rota_error *error) noexcept nogil:
-    """Pages for so many messages; what was saved for undoing is forgotten."""
-    cdef uint32_t need = pages_for(messages, 8)
-    if h.control.undo_count > UNDO_LINES:
-        rota_settle_undo(h)
-    return pool_grow(h, need, error) if rota_pool_room(h) < need else ROTA_OK
 
 
 cdef bint place_good(const Load *load, uint64_t file, uint64_t cell, uint64_t count) noexcept nogil:
@@ -72,20 +55,26 @@ cdef bint read_details(rota_image_cursor *cursor, Details *details) noexcept nog
         details.expiry = rota_image_u64(cursor)
     if has & ROTA_IMAGE_ORDER:
         details.order = rota_image_number(cursor)
-    details.flags &= ~<unsigned>(ROTA_SLOT_CLAIMED | ROTA_SLOT_HISTORY | ROTA_SLOT_EXPIRES)
+    details.flags &= ~<unsigned>(ROTA_SLOT_CLAIMED | ROTA_SLOT_HISTORY | ROTA_SLOT_EXPIRES | ROTA_SLOT_KEYED)
+    if has & ROTA_IMAGE_TERMS:
+        read_index(cursor, details)
     if has & ROTA_IMAGE_COUNTS:
         details.flags |= ROTA_SLOT_HISTORY
     if has & ROTA_IMAGE_EXPIRY:
         details.flags |= ROTA_SLOT_EXPIRES
-    return not cursor.failed and ROTA_SLOT_FRESH <= details.state <= ROTA_SLOT_PARKED
+    return not cursor.failed and ROTA_SLOT_FRESH <= details.state <= ROTA_SLOT_WAITING
 
 
-cdef int note_details(rota_handle *h, rota_queue *queue, rota_lane *lane, uint64_t id, rota_slot_ref ref,
+cdef int note_details(Load *load, rota_queue *queue, uint32_t level, uint64_t id, rota_slot_ref ref,
                       const Details *details) noexcept nogil:
     """Counts, heaps and tables of a message that is more than a place.  The lane's lines need no saving here."""
+    cdef rota_handle *h = load.h
+    cdef rota_lane *lane = &queue.lanes[level]
     cdef rota_page *page = rota_page_at(h, rota_ref_page(ref))
     cdef rota_record *record
+    cdef Found found
     cdef int result = 0
+    found_at(h, queue, level, ref, &found)
     if details.flags & ROTA_SLOT_HISTORY and set_history(h, id, details.counts, details.due) != ROTA_OK:
         return -1
     if details.flags & ROTA_SLOT_SUSPECT:
@@ -98,9 +87,12 @@ cdef int note_details(rota_handle *h, rota_queue *queue, rota_lane *lane, uint64
         if record == NULL:
             return -1
         record.a = details.expiry
-    if details.state == ROTA_SLOT_RETURNED:
-        lane.returned += 1
-        result = rota_heap_push(h, &lane.heap, details.order if details.order else id, id, ref)
+    if details.flags & ROTA_SLOT_KEYED:
+        result = enter_index(load, &found, details)
+        if result != 0:
+            return 0 if result > 0 else -1
+    if details.state == ROTA_SLOT_RETURNED or details.state == ROTA_SLOT_WAITING:
+        result = make_ready(h, &found, order_of(h, found.slot))
     elif details.state == ROTA_SLOT_DELAYED:
         lane.delayed += 1
         result = rota_heap_push(h, &queue.due, details.due, id, ref)
@@ -134,13 +126,14 @@ cdef int load_stragglers(Load *load, rota_error *error) noexcept nogil:
             if status != ROTA_OK:
                 return status
             details.flags &= ~<unsigned>ROTA_SLOT_EXPIRES
+            load.moved_terms += details.term_count
             ref = append_straggler(h, queue, <uint32_t>level, id, rota_slot_word(
                 load.place[file], cell, details.state, details.flags))
             record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], id)
             if ref == 0 or record == NULL:
                 return load_refuse("a moved message finds no place", error)
             record.c = details.order
-            if note_details(h, queue, &queue.lanes[level], id, ref, &details) < 0:
+            if note_details(load, queue, <uint32_t>level, id, ref, &details) < 0:
                 return load_refuse("a moved message finds no place", error)
             load.live[file] += 1
         number = rota_image_number(&load.cursor)
@@ -200,12 +193,15 @@ cdef int add_detailed(Load *load, rota_queue *queue, uint32_t level, uint64_t id
     cdef int status
     if index < load.id_count and load.ids[index] == id:
         return ROTA_OK
+    if details.state == ROTA_SLOT_FRESH and queue.options.order == ROTA_ORDER_GROUP and details.term_count \
+            and details.terms[0] & 15 == KEY_ORDINAL:
+        return load_refuse("a message with a key lies outside its order", error)
     status = provide(load.h, 1, error)
     if status != ROTA_OK:
         return status
     ref = append_slot(load.h, queue, level, id,
                       rota_slot_word(load.place[file], cell, details.state, details.flags))
-    if ref == 0 or note_details(load.h, queue, &queue.lanes[level], id, ref, details) < 0:
+    if ref == 0 or note_details(load, queue, level, id, ref, details) < 0:
         return load_refuse("a message finds no place", error)
     load.live[file] += 1
     return ROTA_OK
@@ -343,6 +339,8 @@ cdef int load_stream(Load *load, log_reader *reader, rota_error *error) noexcept
         qsort(load.ids, load.id_count, sizeof(uint64_t), by_size)
         status = load_lanes(load, error)
     if status == ROTA_OK:
+        status = link_later(load, error)
+    if status == ROTA_OK:
         status = load_registrations(load, error)
     if status == ROTA_OK and (load.cursor.failed or load.cursor.left):
         status = load_refuse("it ends elsewhere", error)
@@ -372,4 +370,5 @@ cdef int checkpoint_load(rota_handle *h, log_reader *reader, rota_error *error) 
     free(load.live)
     free(load.place)
     free(load.ids)
+    free(load.later)
     return status

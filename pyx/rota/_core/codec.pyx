@@ -122,6 +122,46 @@ def moments(uint64_t now_ns, double delay, ttl):
         now_ns + <uint64_t>(<double>ttl * 1e9) if ttl is not None else 0
 
 
+def encode_indexes(indexes, by=None, double age_rate=0.0):
+    """What a queue indexes, and by which header it is ordered, as bytes.  Raises TypeError and ValueError."""
+    if isinstance(indexes, str):
+        raise TypeError("indexes is a sequence of names, not one name")
+    names = list(indexes)
+    if len(set(names)) != len(names):
+        raise ValueError(f"a field is indexed once: {names!r}")
+    if len([name for name in names if name != "key"]) > ROTA_INDEX_HEADERS_MAX:
+        raise ValueError(f"a queue indexes at most {ROTA_INDEX_HEADERS_MAX} headers, not {len(names)}")
+    parts = []
+    for name in names + ([by] if by is not None else []):
+        label = name.encode("utf-8", "surrogatepass")
+        if not 0 < len(label) <= 200:
+            raise ValueError(f"the name of an indexed header has 1 to 200 bytes, not {len(label)}")
+        if len(parts) == len(names):
+            parts.append(bytes((ROTA_INDEX_SCORE, 8 + len(label))) + _FLOAT.pack(age_rate) + label)
+        elif name == "key":
+            parts.append(bytes((ROTA_INDEX_KEY, 0)))
+        else:
+            parts.append(bytes((ROTA_INDEX_HEADER, len(label))) + label)
+    data = b"".join(parts)
+    if len(data) > ROTA_INDEX_BYTES_MAX:
+        raise ValueError(f"the names of indexed headers may have {ROTA_INDEX_BYTES_MAX} bytes together, not {len(data)}")
+    return data
+
+
+def decode_indexes(bytes data):
+    """What encode_indexes made: a dict of indexes, by, age_rate."""
+    cdef Py_ssize_t at = 0
+    names, by, age_rate = [], None, 0.0
+    while at + 2 <= len(data):
+        kind, label = data[at], data[at + 2:at + 2 + data[at + 1]]
+        at += 2 + data[at + 1]
+        if kind == ROTA_INDEX_SCORE:
+            by, age_rate = label[8:].decode("utf-8", "surrogatepass"), _FLOAT.unpack(label[:8])[0]
+        else:
+            names.append("key" if kind == ROTA_INDEX_KEY else label.decode("utf-8", "surrogatepass"))
+    return {"indexes": tuple(names), "by": by, "age_rate": age_rate}
+
+
 def key_of(bytes data):
     """The key in the attributes: bytes, str or None."""
     found = decode_attributes(data)

@@ -17,6 +17,7 @@ from rota._core.queue cimport Queue, make_queue
 from rota._core.store cimport Store
 
 from rota import errors
+from rota._core.codec import encode_indexes
 
 
 def queue_named(Store store, repository, str name):
@@ -77,10 +78,12 @@ def write_queue(Store store, uint32_t action, list entries):
             options.max_attempts = chosen["max_attempts"] or 0
             options.lease_ns = <uint64_t>(chosen["lease"] * 1e9)
             options.error_queue = chosen["error_queue_number"]
-            options.order = {"skip": 0, "group": 1, "strict": 2}[chosen["order"]]
+            options.order = {"skip": 0, "group": 1, "strict": 2, "highest": 3}[chosen["order"]]
             options.is_volatile = chosen["volatile"]
             options.is_error_queue = chosen["is_error_queue"]
-            extra = bytearray((<char *>&options)[:sizeof(options)]) + name
+            indexes = encode_indexes(chosen["indexes"], chosen["by"], chosen["age_rate"])
+            options.index_bytes = <uint16_t>len(indexes)
+            extra = bytearray((<char *>&options)[:sizeof(options)]) + name + indexes
             draft_op(&draft, ROTA_OP_QUEUE, <uint8_t>action, number, 0, 0, 0, <const char *>extra, len(extra))
         return not submit_settle(store, &draft, "sync")
     finally:

@@ -42,6 +42,7 @@ ctypedef struct Draft:
     uint32_t op_count
     uint32_t growing    # operations that may take pages of the pool, puts aside
     uint32_t message_count
+    uint32_t index_pages    # large pages that the indexes of its queues may need; set by admit
     uint32_t flags
     uint32_t salt_crc
     uint32_t failed     # a status: memory ran out, or too large

@@ -16,7 +16,6 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from engine.control cimport *
-from engine.crc32c cimport rota_crc32c
 from engine.format cimport *
 from engine.frame cimport rota_attribute_u64
 from engine.image cimport *
@@ -26,10 +25,10 @@ from rota._core.image_lanes cimport image_lanes
 from rota._core.image_tables cimport image_registrations, image_stragglers
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.segment cimport segment_base, segment_map
+from rota._core.moving cimport frame_attributes
 
 cdef enum:
-    QUEUE_BYTES = 384  # at most, in the stream
+    QUEUE_BYTES = 1408  # at most, in the stream
 
 
 cdef bint stream_reserve(Stream *stream, uint64_t room) noexcept nogil:
@@ -61,6 +60,7 @@ cdef void put_queue(Image *image, const rota_queue *queue) noexcept nogil:
     put_u64(out, queue.fence_number)
     put_bytes(out, &queue.options, sizeof(rota_queue_options))
     put_bytes(out, queue.name, queue.options.name_length)
+    put_bytes(out, queue.index_text, queue.options.index_bytes)
 
 
 cdef int put_queues(rota_handle *h, Image *image, uint64_t since, rota_error *error) noexcept nogil:
@@ -82,7 +82,8 @@ cdef int put_queues(rota_handle *h, Image *image, uint64_t since, rota_error *er
     image.queues.length = before
     for number in range(h.control.queue_count):
         queue = queue_at(h, number)
-        if queue != NULL and queue.created_lsn >= since and queue.options.name_length <= ROTA_NAME_LENGTH_MAX:
+        if queue != NULL and queue.created_lsn >= since and queue.options.name_length <= ROTA_NAME_LENGTH_MAX \
+                and queue.options.index_bytes <= ROTA_INDEX_BYTES_MAX:
             put_queue(image, queue)
     return ROTA_OK
 
@@ -146,39 +147,23 @@ cdef void image_end(Image *image) noexcept nogil:
 # --- end -------------------------------------------------------------------------------------------------------------
 
 
-cdef uint64_t due_of(rota_handle *h, uint64_t word, rota_error *error) noexcept nogil:
+cdef uint64_t due_of(rota_handle *h, uint64_t word) noexcept nogil:
     """When the frame says that its message becomes visible; 0 when it does not say, or cannot be read."""
     cdef uint8_t attributes[65536]
     cdef rota_frame frame
-    cdef uint32_t file = rota_slot_file(word), sum
-    cdef uint64_t place = rota_slot_cell(word) * ROTA_CELL, due = 0, start
-    cdef uint8_t *base
-    if place + sizeof(frame) > h.segment_size or segment_map(h, file, error) != ROTA_OK:
-        return 0
-    base = segment_base(h, file)
-    if h.os.copy_guarded(h.os, &frame, base + place, sizeof(frame)) != ROTA_OK or frame.back > place:
-        return 0
-    start = place - frame.back + frame.offset
-    if start + frame.attribute_bytes + (0 if frame.flags & ROTA_FRAME_BLOCK else frame.body_length) > h.segment_size:
-        return 0
-    sum = rota_crc32c(h.salt_crc, <uint8_t *>&frame + 4, sizeof(frame) - 4)
-    if h.os.copy_crc_guarded(h.os, sum, attributes, base + start, frame.attribute_bytes, &sum) != ROTA_OK:
-        return 0
-    if not frame.flags & ROTA_FRAME_BLOCK and h.os.crc_guarded(h.os, sum, base + start + frame.attribute_bytes,
-                                                               frame.body_length, &sum) != ROTA_OK:
-        return 0
-    if sum == frame.crc:
+    cdef uint64_t due = 0
+    if frame_attributes(h, word, &frame, attributes):
         rota_attribute_u64(attributes, frame.attribute_bytes, ROTA_ATTRIBUTE_DUE, &due)
     return due
 
 
-cdef void fill_dues(rota_handle *h, Image *image, rota_error *error) noexcept nogil:
+cdef void fill_dues(rota_handle *h, Image *image) noexcept nogil:
     """Read the due times that no table has.  One that cannot be read is over: the body will say that it is bad."""
     cdef uint64_t i, due
     cdef Stream *stream
     for i in range(image.unknown_count):
         stream = &image.lanes if image.unknown[i].in_lanes else &image.stragglers
-        due = due_of(h, image.unknown[i].word, error)
+        due = due_of(h, image.unknown[i].word)
         memcpy(stream.bytes + image.unknown[i].offset, &due, 8)
     image.unknown_count = 0
 
@@ -195,7 +180,7 @@ cdef int image_walk(rota_handle *h, Image *image, rota_error *error) noexcept no
     lock_leave(h)
     status = image_registrations(h, image, error)
     if status == ROTA_OK:
-        fill_dues(h, image, error)
+        fill_dues(h, image)
     return status
 
 

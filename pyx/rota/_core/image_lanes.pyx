@@ -8,7 +8,7 @@ What holds:
 3. A run is one commit's messages with ids and cells in a row, all FRESH and without flags: its slots differ by one.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport realloc
 
 from engine.control cimport *
@@ -16,13 +16,15 @@ from engine.format cimport ROTA_SEGMENT_COUNT_MAX
 from engine.image cimport *
 from engine.pool cimport *
 from engine.status cimport *
+from engine.term cimport ROTA_TERM_COUNT_MAX, ROTA_TERM_SCORE
 
 from rota._core.image cimport *
+from rota._core.index cimport posting_of
 from rota._core.lane cimport Found, chunk_count, find_in_lane, queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 
 cdef enum:
-    SLOT_BYTES = 96                       # at most, in the stream
+    SLOT_BYTES = 240                      # at most, in the stream
     KEPT_FLAGS = 1 | 2 | 4 | 8 | 16 | 64  # all but CLAIMED
 
 
@@ -47,6 +49,7 @@ cdef void image_details(rota_handle *h, Image *image, Stream *out, const rota_sl
         has |= ROTA_IMAGE_EXPIRY
     has |= ROTA_IMAGE_DUE if state == ROTA_SLOT_DELAYED else 0
     has |= ROTA_IMAGE_ORDER if order else 0
+    has |= ROTA_IMAGE_TERMS if flags & ROTA_SLOT_KEYED else 0
     put_byte(out, state)
     put_byte(out, flags)
     put_byte(out, has)
@@ -64,6 +67,25 @@ cdef void image_details(rota_handle *h, Image *image, Stream *out, const rota_sl
         put_u64(out, expiry.a)
     if order:
         put_number(out, order)
+    if flags & ROTA_SLOT_KEYED:
+        image_terms(h, out, slot.id)
+
+
+cdef void image_terms(rota_handle *h, Stream *out, uint64_t id) noexcept nogil:
+    """What the index has of a message."""
+    cdef uint64_t at = out.length
+    cdef uint32_t ordinal, count = 0
+    cdef const rota_record *posting
+    put_byte(out, 0)
+    for ordinal in range(ROTA_TERM_COUNT_MAX):
+        posting = posting_of(h, id, ordinal)
+        if posting == NULL:
+            continue
+        count += 1
+        if ordinal == ROTA_TERM_SCORE:
+            put_u64(out, ROTA_TERM_SCORE)
+        put_u64(out, posting.a)
+    out.bytes[at] = <uint8_t>count
 
 
 cdef void end_run(Image *image, unsigned details) noexcept nogil:

@@ -14,7 +14,9 @@ from engine.crc32c cimport rota_crc32c
 from engine.format cimport *
 from engine.frame cimport *
 from engine.scan cimport *
+from engine.term cimport *
 
+from rota._core.index cimport write_terms
 from rota._core.inspection cimport Directory, check
 from rota._core.manifest cimport manifest_create, manifest_write
 from rota._core.segment cimport segment_create
@@ -110,6 +112,19 @@ cdef class Builder:
                 or rota_commit_meta_check(data, &header, self.h.salt_crc) != ROTA_SCAN_OK:
             raise ValueError("the commit would not be read back")
         return bytes(commit), rota_commit_chain(self.h.salt, &header)
+
+    def terms(self, bytes definitions, unsigned order, bytes attributes):
+        """The extra of a move: what the index of a queue with these definitions has of such a message."""
+        cdef const uint8_t *text = definitions
+        cdef const uint8_t *bare = attributes
+        cdef uint8_t extra[136]
+        cdef rota_terms terms
+        cdef int mask = rota_index_mask(text, <uint32_t>len(definitions), order)
+        if mask < 0:
+            raise ValueError("the definitions of an index cannot be")
+        rota_terms_find(self.h.salt, text, <uint32_t>len(definitions), <uint32_t>mask, bare,
+                        <uint32_t>len(attributes), &terms)
+        return (<const uint8_t *>extra)[:write_terms(&terms, extra)]
 
     def finish(self, uint64_t next_id, uint64_t capacity):
         """Write the capacity and the floor of the ids, durably."""

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from engine.control cimport (ROTA_PAGE_QUEUE, ROTA_QUEUE_COUNT_MAX, rota_lane, rota_page, rota_queue, rota_slot,
                              rota_slot_ref)
 from engine.handle cimport rota_handle
-from engine.pool cimport rota_page_at, rota_save
+from engine.pool cimport rota_page_at, rota_ref_index, rota_ref_page, rota_save, rota_slot_at
 
 # Where a message was found.
 ctypedef struct Found:
@@ -40,6 +40,18 @@ cdef inline rota_queue *queue_at(rota_handle *h, uint32_t number) noexcept nogil
         return NULL
     queue = <rota_queue *>rota_page_at(h, h.control.queues[number])
     return queue if queue.page.kind == ROTA_PAGE_QUEUE and queue.number == number else NULL
+
+
+cdef inline void found_at(rota_handle *h, rota_queue *queue, uint32_t level, rota_slot_ref ref,
+                          Found *found) noexcept nogil:
+    """What find() would say of a slot whose address is known."""
+    found.queue = queue
+    found.level = level
+    found.lane = &queue.lanes[level]
+    found.number = rota_ref_page(ref)
+    found.index = rota_ref_index(ref)
+    found.page = rota_page_at(h, found.number)
+    found.slot = rota_slot_at(h, ref)
 
 
 cdef inline void save_put_line(rota_handle *h, rota_lane *lane) noexcept nogil:

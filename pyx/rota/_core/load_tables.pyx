@@ -88,7 +88,7 @@ cdef int provide(rota_handle *h, rota_error *error) noexcept nogil:
 
 
 cdef bint options_good(const rota_queue_options *options) noexcept nogil:
-    return 0 < options.name_length <= ROTA_NAME_LENGTH_MAX and options.order <= ROTA_ORDER_STRICT \
+    return 0 < options.name_length <= ROTA_NAME_LENGTH_MAX and options.order <= ROTA_ORDER_HIGHEST \
         and options.is_volatile <= 1 and options.is_error_queue <= 1 and options.count_handouts <= 1 \
         and options.reserved == 0 \
         and (options.error_queue < ROTA_QUEUE_COUNT_MAX or options.error_queue == ROTA_QUEUE_NONE)
@@ -107,11 +107,13 @@ cdef int load_queue(Load *load, uint64_t number, rota_error *error) noexcept nog
     if extra == NULL or number >= ROTA_QUEUE_COUNT_MAX or state < ROTA_QUEUE_OPEN or state > ROTA_QUEUE_STOPPED:
         return load_refuse("a queue cannot be", error)
     memcpy(&options, extra, sizeof(options))
-    if not options_good(&options) or rota_image_bytes(cursor, options.name_length) == NULL:
+    if not options_good(&options) or rota_image_bytes(cursor, options.name_length) == NULL \
+            or rota_image_bytes(cursor, options.index_bytes) == NULL:
         return load_refuse("the options of a queue cannot be", error)
     status = provide(load.h, error)
     if status == ROTA_OK:
-        status = queue_make(load.h, <uint32_t>number, extra, sizeof(options) + options.name_length, created)
+        status = queue_make(load.h, <uint32_t>number, extra,
+                            <uint32_t>sizeof(options) + options.name_length + options.index_bytes, created)
     queue = queue_at(load.h, <uint32_t>number)
     if status != ROTA_OK or queue == NULL:
         return load_refuse("a queue finds no place", error) if status == ROTA_OK else status

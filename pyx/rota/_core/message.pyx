@@ -379,6 +379,8 @@ cdef void count_ack(rota_handle *h, uint32_t number) noexcept nogil:
     cdef rota_queue *queue = queue_at(h, number)
     if queue != NULL:
         queue.acks += 1
+        if queue.options.order == ROTA_ORDER_GROUP:
+            wake_queue(h, queue)  # the next message of its key may be ready
 
 
 def submit_ops(Store store, list ops, durability=None):

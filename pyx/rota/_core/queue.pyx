@@ -30,6 +30,7 @@ from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
 from rota._core.message cimport Message, new_message, submit_settle
+from rota._core.moving cimport draft_move
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
 from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
@@ -39,7 +40,7 @@ from rota._core.store cimport Store, deadline_of, now
 from rota._core.waiting cimport arrivals, claim_attempt, wait_ready
 
 from rota import errors
-from rota._core.codec import encode_attributes, moments
+from rota._core.codec import decode_indexes, encode_attributes, moments
 from rota._core.message import submit_ops
 
 cdef enum:
@@ -360,8 +361,7 @@ cdef class Queue:
                 if (<Queue?>queue).store is not self.store:
                     raise errors.StateError(f"the queue {queue.name!r} is one of another repository")
                 self.find_ref(id, &level)
-                draft_op(&draft, ROTA_OP_MOVE, ROTA_MOVE_REDRIVE, <uint16_t>self.number, id, (<Queue?>queue).number,
-                         0, NULL, 0)
+                draft_move(self.store.h, &draft, self.number, id, (<Queue?>queue).number, 0, ROTA_MOVE_REDRIVE)
             submit_settle(self.store, &draft, None)
         finally:
             draft_end(&draft)
@@ -430,12 +430,14 @@ cdef class Queue:
         return {
             "name": self.name, "state": "stopped" if q.state == ROTA_QUEUE_STOPPED else "open",
             "ready": queue_ready(q), "delayed": delayed, "claimed": q.claimed, "parked": parked,
+            "waiting": q.waiting,
             "total": queue_live(q), "puts": puts, "gets": q.gets, "acks": q.acks, "nacks": q.nacks,
             "killed": q.killed, "expired": q.expired, "moved": q.moved, "bytes": size,
             "max_messages": q.options.max_messages or None, "max_attempts": q.options.max_attempts or None,
             "lease": q.options.lease_ns / 1e9, "error_queue_number": q.options.error_queue,
-            "order": ("skip", "group", "strict")[q.options.order], "volatile": bool(q.options.is_volatile),
+            "order": ("skip", "group", "strict", "highest")[q.options.order], "volatile": bool(q.options.is_volatile),
             "is_error_queue": bool(q.options.is_error_queue),
+            **decode_indexes(bytes(q.index_text[:q.index_bytes])),
         }
 
     @property

@@ -26,12 +26,13 @@ from engine.status cimport *
 
 from rota._core.append cimport Placed, SPACE_SETTLE
 from rota._core.clean cimport reclaim
-from rota._core.holding cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS
-from rota._core.holding cimport free_claim, free_members, generation_of, is_member, shown_of
+from rota._core.holding cimport (RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of,
+                                 is_member, shown_of)
 from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_seal, draft_settle
 from rota._core.lane cimport *
 from rota._core.slots cimport *
 from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.moving cimport draft_move
 from rota._core.provide cimport append_commit, append_pages
 
 cdef enum:
@@ -60,11 +61,12 @@ cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil:
     cdef bint space = False
     rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
     while rota_op_next(&cursor, &op, &extra):
-        queue = NULL
-        if op.kind == ROTA_OP_PUT or op.kind == ROTA_OP_RETURN or op.kind == ROTA_OP_QUEUE:
-            queue = queue_at(h, op.queue)
-        elif op.kind == ROTA_OP_MOVE:
-            queue = queue_at(h, <uint32_t>op.a)
+        queue = queue_at(h, op.queue)
+        if op.kind != ROTA_OP_PUT and op.kind != ROTA_OP_RETURN and op.kind != ROTA_OP_QUEUE \
+                and (queue == NULL or queue.options.order != ROTA_ORDER_GROUP):
+            queue = NULL  # in a queue of order "group" a settlement may make the next of a key ready
+        if op.kind == ROTA_OP_MOVE and queue_at(h, <uint32_t>op.a) != NULL:
+            wake_queue(h, queue_at(h, <uint32_t>op.a))
         if queue != NULL:
             wake_queue(h, queue)
         if op.kind != ROTA_OP_PUT:
@@ -88,8 +90,7 @@ cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id
     counts = handouts | excused << 32
     if queue.options.max_attempts and handouts - excused >= queue.options.max_attempts:
         if takes_errors(h, queue, queue.options.error_queue):
-            return draft_op(draft, ROTA_OP_MOVE, ROTA_MOVE_ATTEMPTS, queue.number, id, queue.options.error_queue,
-                            counts, NULL, 0)
+            return draft_move(h, draft, queue.number, id, queue.options.error_queue, counts, ROTA_MOVE_ATTEMPTS)
         detail |= 2
     return draft_op(draft, ROTA_OP_RETURN, detail, queue.number, id, counts, due_ns, NULL, 0)
 
@@ -446,8 +447,7 @@ cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rot
     draft_begin(&draft, h)
     if takes_errors(h, queue, queue.options.error_queue):
         for i in range(count):
-            draft_op(&draft, ROTA_OP_MOVE, ROTA_MOVE_EXPIRED, queue.number, ids[i], queue.options.error_queue, 0,
-                     NULL, 0)
+            draft_move(h, &draft, queue.number, ids[i], queue.options.error_queue, 0, ROTA_MOVE_EXPIRED)
     else:
         draft_op(&draft, ROTA_OP_EXPIRE, 0, queue.number, 0, count, 0, ids, count * 8)
     status = draft_seal(&draft)

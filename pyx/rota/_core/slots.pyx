@@ -10,7 +10,9 @@ What holds (all of it under the main lock, inside an undo section):
 from engine.control cimport *
 from engine.format cimport *
 from engine.pool cimport *
+from engine.term cimport ROTA_TERM_SCORE
 
+from rota._core.index cimport in_order_of_group, is_head, posting_of, unlink_terms
 from rota._core.lane cimport *
 
 
@@ -70,6 +72,20 @@ cdef void leave_ready(rota_handle *h, Found *found) noexcept nogil:
         found.lane.delayed -= 1
     elif state == ROTA_SLOT_PARKED:
         found.lane.parked -= 1
+    elif state == ROTA_SLOT_WAITING:
+        rota_save(h, &found.queue.due)
+        found.queue.waiting -= 1
+
+
+cdef void leave_index(rota_handle *h, Found *found) noexcept nogil:
+    """Take a slot that ends or moves out of the index; the next message of its key has its turn, if it waits."""
+    cdef uint64_t following = unlink_terms(h, found)
+    cdef Found other
+    if following and found.queue.options.order == ROTA_ORDER_GROUP and find(h, found.queue, following, &other) \
+            and rota_slot_state(other.slot.word) == ROTA_SLOT_WAITING:
+        save_claim_line(h, other.lane)
+        leave_ready(h, &other)
+        make_ready(h, &other, order_of(h, other.slot))  # room for the push was made by note_blocked()
 
 
 cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nogil:
@@ -79,6 +95,8 @@ cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nog
         return
     save_claim_line(h, found.lane)
     leave_ready(h, found)
+    if flags & ROTA_SLOT_KEYED:
+        leave_index(h, found)
     if state != ROTA_SLOT_MOVED:
         frame_dead(h, found.slot.word)
         forget_history(h, found.slot)
@@ -126,7 +144,8 @@ cdef uint64_t settle_run(rota_handle *h, rota_queue *queue, rota_lane *lane, Fou
         word = slot.word
         if rota_slot_state(word) == ROTA_SLOT_FRESH:
             if rota_slot_flags(word):
-                forget_flags(h, queue, slot)
+                at.slot = slot
+                forget_flags(h, queue, at)
             slot.word = rota_slot_with_state(word, state)
             if rota_slot_file(word) != file:
                 file = rota_slot_file(word)
@@ -144,9 +163,11 @@ cdef uint64_t settle_run(rota_handle *h, rota_queue *queue, rota_lane *lane, Fou
     return ended
 
 
-cdef void forget_flags(rota_handle *h, rota_queue *queue, rota_slot *slot) noexcept nogil:
-    cdef unsigned flags = rota_slot_flags(slot.word)
-    forget_history(h, slot)
+cdef void forget_flags(rota_handle *h, rota_queue *queue, Found *found) noexcept nogil:
+    cdef unsigned flags = rota_slot_flags(found.slot.word)
+    if flags & ROTA_SLOT_KEYED:
+        leave_index(h, found)
+    forget_history(h, found.slot)
     if flags & (ROTA_SLOT_SUSPECT | ROTA_SLOT_EXPIRES):
         rota_save(h, &queue.due)
         if flags & ROTA_SLOT_SUSPECT:
@@ -170,6 +191,9 @@ cdef uint64_t settle_range(rota_handle *h, rota_queue *queue, uint32_t level, ui
             at.index = 0
         if at.number == 0:
             return 0
+    at.queue = queue
+    at.lane = lane
+    at.level = level
     number = at.number
     while number and steps < 1 << 24:
         at.page = chunk_at(h, number)
@@ -186,8 +210,13 @@ cdef uint64_t settle_range(rota_handle *h, rota_queue *queue, uint32_t level, ui
 
 
 cdef uint64_t order_of(rota_handle *h, const rota_slot *slot) noexcept nogil:
-    """Place of a message in the order of its lane: its id, or for a straggler the time of its arrival."""
+    """Place of a message in the order of its lane: its id, or for a straggler the time of its arrival, or what its
+    value makes of it."""
     cdef rota_record *record
+    if rota_slot_flags(slot.word) & ROTA_SLOT_KEYED:
+        record = posting_of(h, slot.id, ROTA_TERM_SCORE)
+        if record != NULL:
+            return record.a
     if rota_slot_flags(slot.word) & ROTA_SLOT_STRAGGLER:
         record = rota_table_find(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], slot.id)
         if record != NULL and record.c:
@@ -196,12 +225,24 @@ cdef uint64_t order_of(rota_handle *h, const rota_slot *slot) noexcept nogil:
 
 
 cdef int make_ready(rota_handle *h, Found *found, uint64_t order) noexcept nogil:
-    """Put a live slot (taken out of its state by leave_ready) among the returned ones of its lane."""
+    """Put a live slot (taken out of its state by leave_ready) among the returned ones of its lane, or let it wait
+    while an older message of its key lives.  The claim line is saved by the caller."""
     cdef unsigned flags = rota_slot_flags(found.slot.word) & ~<unsigned>ROTA_SLOT_CLAIMED
     cdef uint64_t word = rota_slot_with_state(found.slot.word, ROTA_SLOT_RETURNED)
+    cdef bint grouped = in_order_of_group(found.queue, flags)
+    cdef int result
+    if grouped and not is_head(h, found.slot.id):
+        word = rota_slot_with_state(found.slot.word, ROTA_SLOT_WAITING)
+        set_word(h, found.slot, rota_slot_with_flags(word, flags))
+        rota_save(h, &found.queue.due)
+        found.queue.waiting += 1
+        return 0
     set_word(h, found.slot, rota_slot_with_flags(word, flags))
     found.lane.returned += 1
-    return rota_heap_push(h, &found.lane.heap, order, found.slot.id, rota_ref(found.number, found.index))
+    result = rota_heap_push(h, &found.lane.heap, order, found.slot.id, rota_ref(found.number, found.index))
+    if grouped and result == 0:
+        result = rota_heap_reserve(h, &found.lane.heap, found.queue.blocked_keys)
+    return result
 
 
 cdef int make_delayed(rota_handle *h, Found *found, uint64_t due_ns) noexcept nogil:
