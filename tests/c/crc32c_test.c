@@ -152,6 +152,21 @@ static void test_rows(void)
     }
 }
 
+static void test_three(void)
+{
+    for (size_t size = 0; size < 420; size++) {
+        uint32_t seeds[3], sums[3];
+        const uint8_t *at[3];
+        for (int i = 0; i < 3; i++) {
+            seeds[i] = sums[i] = (uint32_t)random_bits();
+            at[i] = bytes + random_bits() % 64;
+        }
+        rota_crc32c_three(sums, at[0], at[1], at[2], size);
+        for (int i = 0; i < 3; i++)
+            CHECK_EQUAL(sums[i], rota_crc32c_portable(seeds[i], at[i], size));
+    }
+}
+
 /* The bytes end where the mapping ends: one byte too many is a fault. */
 static void test_nothing_is_read_beyond(void)
 {
@@ -197,6 +212,7 @@ int main(void)
     test_copies();
     test_copy_of_a_changing_source();
     test_rows();
+    test_three();
     test_nothing_is_read_beyond();
     test_mixer();
     return 0;

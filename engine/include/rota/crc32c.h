@@ -239,6 +239,31 @@ static __attribute__((unused)) void rota_crc32c_rows(uint32_t seed, const void *
         sums[row] = rota_crc32c(seed, next, row_size);
 }
 
+/* Three stretches of one length side by side, each with its own seed: sums[i] = crc(sums[i], data i). */
+ROTA_INLINE void rota_crc32c_three(uint32_t sums[3], const void *first, const void *second, const void *third,
+                                   size_t length)
+{
+    const uint8_t *next0 = first, *next1 = second, *next2 = third;
+#if ROTA_CRC32C_HARDWARE
+    if (rota_crc32c_is_hardware() && length < 3 * ROTA_CRC32C_SHORT) {
+        size_t words = length & ~(size_t)7, rest = length & 7;
+        uint64_t sum0 = (uint32_t)~sums[0], sum1 = (uint32_t)~sums[1], sum2 = (uint32_t)~sums[2];
+        for (size_t at = 0; at < words; at += 8) {
+            sum0 = rota_crc32c_step_u64(sum0, rota_load_unaligned_u64(next0 + at));
+            sum1 = rota_crc32c_step_u64(sum1, rota_load_unaligned_u64(next1 + at));
+            sum2 = rota_crc32c_step_u64(sum2, rota_load_unaligned_u64(next2 + at));
+        }
+        sums[0] = ~(uint32_t)rota_crc32c_serial(sum0, next0 + words, rest);
+        sums[1] = ~(uint32_t)rota_crc32c_serial(sum1, next1 + words, rest);
+        sums[2] = ~(uint32_t)rota_crc32c_serial(sum2, next2 + words, rest);
+        return;
+    }
+#endif
+    sums[0] = rota_crc32c(sums[0], next0, length);
+    sums[1] = rota_crc32c(sums[1], next1, length);
+    sums[2] = rota_crc32c(sums[2], next2, length);
+}
+
 /* A bijection of 64 bits in which each input bit moves half of the output (Stafford's variant 13). mix(0) is 0. */
 ROTA_INLINE uint64_t rota_mix64(uint64_t value)
 {

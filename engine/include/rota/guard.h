@@ -185,11 +185,25 @@ static __attribute__((unused)) int rota_guard_copy_crc(uint32_t seed, void *dest
 /* Out of line, as above. */
 static __attribute__((noinline, unused)) void rota_guard_pieces(rota_piece *pieces, uint32_t count, bool sums)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count;) {
+        rota_piece *piece = pieces + i;
+        if (sums && i + 3 <= count && piece[1].length == piece->length && piece[2].length == piece->length &&
+            piece->length <= ROTA_CRC32C_PIECE) { /* three of one length are summed side by side */
+            uint32_t made[3] = {piece[0].sum, piece[1].sum, piece[2].sum};
+            for (int k = 0; k < 3; k++)
+                memcpy(piece[k].to, piece[k].from, piece->length);
+            rota_compiler_barrier(); /* the sums are of what was kept */
+            rota_crc32c_three(made, piece[0].to, piece[1].to, piece[2].to, piece->length);
+            for (int k = 0; k < 3; k++)
+                piece[k].sum = made[k];
+            i += 3;
+            continue;
+        }
         if (sums)
-            pieces[i].sum = rota_crc32c_copy(pieces[i].sum, pieces[i].to, pieces[i].from, pieces[i].length);
+            piece->sum = rota_crc32c_copy(piece->sum, piece->to, piece->from, piece->length);
         else
-            memcpy(pieces[i].to, pieces[i].from, pieces[i].length);
+            memcpy(piece->to, piece->from, piece->length);
+        i++;
     }
 }
 

@@ -10,14 +10,13 @@ What holds:
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from engine.atomics cimport *
 from engine.control cimport *
-from engine.crc32c cimport rota_crc32c
 from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.pool cimport *
@@ -28,8 +27,7 @@ from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.gather cimport gather_bodies
 from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, return_unshown, submit_settle
-from rota._core.reading cimport Reading
-from rota._core.reading cimport read_slot
+from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport draft_back, wake_queue
 from rota._core.store cimport Store
 
@@ -44,18 +42,22 @@ cdef enum:
 cdef uint32_t walk(rota_handle *h, const Run *run, uint64_t *ids, uint64_t *refs) noexcept nogil:
     """Ids and slots of a range's messages, without the lock: the caller checks the claim afterwards."""
     cdef uint32_t number = rota_ref_page(run.first), index = rota_ref_index(run.first), count = 0, steps = 0
+    cdef uint64_t first_id = run.first_id, last_id = run.last_id, id
+    cdef uint32_t wanted = run.count, slots
     cdef rota_page *page
     cdef rota_slot *slot
-    while number and count < run.count and steps < 1 << 20:
+    while number and count < wanted and steps < 1 << 20:
         page = rota_page_at(h, number)
         if page.kind != ROTA_PAGE_CHUNK:
             return count
-        while index < rota_page_slots(page) and count < run.count:
-            slot = rota_page_slot(page, index)
-            if slot.id > run.last_id:
+        slots = rota_page_slots(page)
+        slot = rota_page_slot(page, 0)
+        while index < slots and count < wanted:
+            id = slot[index].id
+            if id > last_id:
                 return count
-            if slot.id >= run.first_id and rota_slot_state(slot.word) == ROTA_SLOT_FRESH:
-                ids[count] = slot.id
+            if id >= first_id and rota_slot_state(slot[index].word) == ROTA_SLOT_FRESH:
+                ids[count] = id
                 refs[count] = rota_ref(number, index)
                 count += 1
             index += 1
@@ -157,6 +159,7 @@ cdef class Batch:
     def bodies(self):
         """All bodies as a list of bytes; all of them count as shown.  Raises LeaseLost, Corrupt."""
         cdef Reading reading
+        cdef bint gaps = False
         cdef uint32_t i
         cdef list result
         if self.count == 0:
@@ -167,8 +170,8 @@ cdef class Batch:
         result = [None] * self.count
         i = 0
         while i < self.count:
-            i += gather_bodies(self.store, self.id_list + i, self.refs + i, self.count - i, &reading, result, i)
-        for i in range(self.count):
+            i += gather_bodies(self.store, self.id_list + i, self.refs + i, self.count - i, &reading, result, i, &gaps)
+        for i in range(self.count if gaps else 0):
             if result[i] is None:
                 reading.commit = NULL
                 result[i] = self.read(i, &reading)

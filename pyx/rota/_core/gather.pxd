@@ -5,4 +5,4 @@ from rota._core.reading cimport Reading
 from rota._core.store cimport Store
 
 cdef int gather_bodies(Store store, const uint64_t *ids, const uint64_t *refs, uint32_t count, Reading *reading,
-                       list bodies, uint32_t at) except -1
+                       list bodies, uint32_t at, bint *gaps) except -1

@@ -12,7 +12,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from engine.atomics cimport *
@@ -214,7 +214,7 @@ cdef class Queue:
         wanted.run_size = RUNS if count > RUNS else count
         wanted.durable_only = durable_only
         wanted.show = 0
-        runs = <Run *>calloc(wanted.run_size, sizeof(Run))
+        runs = <Run *>malloc(wanted.run_size * sizeof(Run))
         if runs == NULL:
             raise MemoryError
         try:

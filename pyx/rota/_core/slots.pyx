@@ -119,6 +119,14 @@ cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nog
         rota_page_give(h, found.number)
 
 
+cdef inline void frames_dead(rota_handle *h, uint32_t file, uint32_t count) noexcept nogil:
+    cdef rota_segment *segment
+    if count:
+        segment = &h.control.segments[file % ROTA_SEGMENT_COUNT_MAX]
+        rota_save(h, segment)
+        segment.dead += count
+
+
 cdef uint64_t settle_run(rota_handle *h, rota_queue *queue, rota_lane *lane, Found *at, uint64_t last_id,
                          unsigned state) noexcept nogil:
     """End the FRESH slots from `at` to `last_id` inside one chunk; returns how many."""
@@ -126,36 +134,46 @@ cdef uint64_t settle_run(rota_handle *h, rota_queue *queue, rota_lane *lane, Fou
     cdef uint64_t ended = 0, word
     cdef uint32_t cursor_from = 0
     cdef rota_slot *slot
-    cdef rota_segment *segment = NULL
-    cdef uint32_t file = 0xffffffff
+    cdef uint32_t file = 0xffffffff, dead = 0  # frames of that file, told to its segment together
+    cdef uint64_t plain = <uint64_t>-1  # a word above its cell: FRESH, no flag, of that file
+    cdef uint64_t change = rota_slot_word(0, 0, ROTA_SLOT_FRESH, 0) ^ rota_slot_word(0, 0, state, 0)
     cdef rota_page *cursor
     if lane.cursor == at.number:
         cursor_from = lane.cursor_index
     elif lane.cursor:
         cursor = rota_page_at(h, lane.cursor)
         cursor_from = 0 if at.page.sequence > cursor.sequence else count
+    cdef rota_slot *slots = rota_page_slot(at.page, 0)
     rota_save(h, at.page)
     while i < count:
-        slot = rota_page_slot(at.page, i)
+        slot = slots + i
         if slot.id > last_id:
             break
         if i == at.index or (<size_t>slot & 63) == 0:
             rota_save(h, slot)
         word = slot.word
-        if rota_slot_state(word) == ROTA_SLOT_FRESH:
+        if word >> 28 == plain:
+            slot.word = word ^ change
+            dead += 1
+            ended += 1
+            if i >= cursor_from:
+                ahead += 1
+        elif rota_slot_state(word) == ROTA_SLOT_FRESH:
             if rota_slot_flags(word):
                 at.slot = slot
                 forget_flags(h, queue, at)
             slot.word = rota_slot_with_state(word, state)
             if rota_slot_file(word) != file:
+                frames_dead(h, file, dead)
                 file = rota_slot_file(word)
-                segment = &h.control.segments[file % ROTA_SEGMENT_COUNT_MAX]
-                rota_save(h, segment)
-            segment.dead += 1
+                plain = rota_slot_word(file, 0, ROTA_SLOT_FRESH, 0) >> 28
+                dead = 0
+            dead += 1
             ended += 1
             if i >= cursor_from:
                 ahead += 1
         i += 1
+    frames_dead(h, file, dead)
     at.page.dead += <uint32_t>ended
     at.page.irregular += ahead
     lane.consumed += ahead
