@@ -27,7 +27,7 @@ static void test_numbers(void)
     CHECK(strcmp(rota_status_name(-EIO), "OS") == 0);
     CHECK(strcmp(rota_status_name(-99999), "UNKNOWN") == 0);
     CHECK_EQUAL(rota_status_of_errno(-ENOSPC), ROTA_DISK_FULL);
-    CHECK_EQUAL(rota_status_of_errno(EROFS), ROTA_READ_ONLY);
+    CHECK_EQUAL(rota_status_of_errno(EROFS), ROTA_OS);
     CHECK_EQUAL(rota_status_of_errno(EIO), ROTA_OS);
 }
 

@@ -201,6 +201,38 @@ def batch_too_large(repo: rota.Repository) -> None:
     repo.queue("orders").put_many([b"x" * 9000] * 9)
 
 
+def compressed_batch_too_large(repo: rota.Repository) -> None:
+    repo.queue("orders").put_many([os.urandom(9000)] * 9, compression="lz4")
+
+
+def message_too_large(repo: rota.Repository) -> None:
+    repo.queue("orders").put(b"x" * 90_000)
+
+
+def transaction_too_large(repo: rota.Repository) -> None:
+    with repo.transaction() as transaction:
+        for _ in range(9):
+            transaction.put(repo.queue("orders"), b"x" * 9000)
+
+
+def opened_on_a_file(repo: rota.Repository) -> None:
+    path = pathlib.Path(repo.path).with_name("file")
+    path.write_bytes(b"")
+    rota.open(path)
+
+
+def opened_below_a_file(repo: rota.Repository) -> None:
+    path = pathlib.Path(repo.path).with_name("file")
+    path.write_bytes(b"")
+    rota.open(path / "r")
+
+
+def looked_for_on_a_file(repo: rota.Repository) -> None:
+    path = pathlib.Path(repo.path).with_name("file")
+    path.write_bytes(b"")
+    rota.open(path, create=False)
+
+
 def destroyed_while_it_holds_messages(repo: rota.Repository) -> None:
     repo.queue("orders").put(b"x")
     repo.destroy("orders")
@@ -218,6 +250,12 @@ def acked_without_a_claim(repo: rota.Repository) -> None:
         (opened_where_nothing_is, rota.NotARepository, "create=True"),
         (put_on_a_stopped_queue, rota.QueueStopped, r"start\(\)"),
         (batch_too_large, rota.TransactionTooLarge, "put it in parts"),
+        (compressed_batch_too_large, rota.TransactionTooLarge, "16384 bytes: put it in parts"),
+        (message_too_large, rota.MessageTooLarge, "split it"),
+        (transaction_too_large, rota.TransactionTooLarge, "use several"),
+        (opened_on_a_file, rota.NotARepository, "choose another"),
+        (opened_below_a_file, rota.NotARepository, "choose another"),
+        (looked_for_on_a_file, rota.NotARepository, "not a directory"),
         (destroyed_while_it_holds_messages, rota.InUse, "purge it or use force=True"),
         (acked_without_a_claim, rota.StateError, r"get\(\) claims one"),
     ],
@@ -256,9 +294,42 @@ def test_a_page_that_cannot_be_written_is_an_error_of_the_system(directory: path
         orders = repo.queue("orders")
         platform.inject("copy_guarded", errno=errno.EIO)
         try:
-            with pytest.raises(rota.SystemCallError, match="nothing was published"):
+            with pytest.raises(rota.SystemCallError, match="nothing was published") as caught:
                 orders.put(b"x")
+            assert caught.value.file == "seg.000000"
         finally:
             platform.injections_clear()
         assert len(orders) == 0
         orders.put(b"x")
+
+
+def test_a_file_system_that_refuses_writes_is_a_fact_of_the_world(directory: pathlib.Path) -> None:
+    with rota.open(directory / "r", capacity="1 MiB") as repo:
+        orders = repo.queue("orders")
+        platform.inject("pwrite", errno=errno.EROFS)
+        try:
+            with pytest.raises(rota.SystemCallError) as caught:
+                orders.put(b"x" * 9000)
+        finally:
+            platform.injections_clear()
+        assert not isinstance(caught.value, rota.Misuse)
+        assert caught.value.errno == errno.EROFS
+
+
+def test_a_directory_of_others_is_left_as_it_is(directory: pathlib.Path) -> None:
+    with pytest.raises(rota.NotARepository, match="create=True"):
+        rota.open(directory, create=False)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_of_the_system() -> None:
+    with pytest.raises(rota.SystemCallError) as caught:
+        rota.open("/proc/none/r")
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_a_receipt_of_nothing_says_so(directory: pathlib.Path) -> None:
+    with rota.open(directory / "r", capacity="1 MiB") as repo:
+        receipt = repo.queue("orders").put_many([])
+        assert repr(receipt) == "<rota.Receipt of none durable>"
+        assert list(receipt.ids) == []

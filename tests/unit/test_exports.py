@@ -192,3 +192,21 @@ def test_the_documentation_has_every_code() -> None:
     rows = dict(re.findall(r"^\| `rota\.(\w+)` \| `(\w+)` \|", API.read_text(), re.MULTILINE))
     classes = [getattr(rota, name) for name in rota.__all__ if isinstance(getattr(rota, name), type)]
     assert rows == {cls.__name__: cls.code for cls in classes if issubclass(cls, rota.RotaError)}
+
+
+@pytest.mark.parametrize("cls", sorted(set(CALLED.values()), key=lambda cls: cls.__name__))
+def test_every_public_name_is_explained(cls: type) -> None:
+    """By its own docstring; what a compiled class holds as a plain field, by that of the class."""
+    doc = inspect.getdoc(cls) or ""
+    silent = [name for name in public(cls) if not inspect.getdoc(vars(cls)[name]) and f"`{name}`" not in doc]
+    assert silent == []
+
+
+def test_signatures_show_the_defaults() -> None:
+    """What help() shows is what a call does: no name of the core stands in it."""
+    for cls in CALLED.values():
+        for name in public(cls):
+            text = vars(cls)[name].__doc__ or ""
+            assert not re.match(
+                rf"{name}\(.*=[A-Z]\w*[,)]", text.replace("None", "").replace("False", "").replace("True", "")
+            ), text

@@ -137,8 +137,6 @@ ROTA_INLINE int rota_status_of_errno(int os_errno)
         return ROTA_DISK_FULL;
     case ENOMEM:
         return ROTA_NO_MEMORY;
-    case EROFS:
-        return ROTA_READ_ONLY;
     case ETIMEDOUT:
         return ROTA_TIMEOUT;
     default:

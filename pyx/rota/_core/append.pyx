@@ -27,7 +27,7 @@ from rota._core.apply cimport apply_commit, pages_for
 from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
-from rota._core.segment cimport segment_base, segment_header_write
+from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_base, segment_header_write, segment_name
 
 
 cdef extern from *:
@@ -314,6 +314,7 @@ cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *er
     pages.  Populating pages ahead was measured: it costs what it saves."""
     cdef uint32_t file = h.control.log.tail_file
     cdef uint64_t offset = start & h.segment_mask
+    cdef char name[SEGMENT_NAME_BYTES]
     cdef int status
     if draft.length <= ROTA_PAGE_SIZE:
         status = h.os.copy_guarded(h.os, h.segments[file].base + offset, draft.bytes, draft.length)
@@ -323,7 +324,8 @@ cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *er
         status = h.os.pwrite(h.os, h.segments[file].fd, draft.bytes, draft.length, offset)
     if status != ROTA_OK:
         h.control.sub_epoch += 1  # what stands behind the tail now is never taken for a successor
-        return rota_fail(error, status, "segment", offset, "the commit could not be written; nothing was published")
+        segment_name(file, name)
+        return rota_fail(error, status, name, offset, "the commit could not be written; nothing was published")
     return ROTA_OK
 
 

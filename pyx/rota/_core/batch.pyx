@@ -81,7 +81,10 @@ cdef Batch new_batch(Store store, object queue, Run *runs, uint32_t run_count, u
 
 @cython.final
 cdef class Batch:
-    """A sequence of claimed messages.  `bodies` is a list of bytes, `ids` a list of ints, `ack()` settles all."""
+    """A sequence of claimed messages.  `bodies` is a list of bytes, `ids` a list of ints, `ack()` settles all.
+
+    `array` is the NumPy array of get_array(), else None; `queue` is where they were claimed.
+    """
 
     def __init__(self):
         raise TypeError("a batch comes from queue.get_many()")

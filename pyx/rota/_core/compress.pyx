@@ -98,7 +98,8 @@ def put_compressed(Store store, uint32_t queue, uint64_t created, list bodies, u
         if draft_seal(&draft) != ROTA_OK:
             raise MemoryError
         if draft.length > commit_limit(store):
-            raise errors.TransactionTooLarge(f"a batch of {draft.length} bytes does not fit into one commit",
+            raise errors.TransactionTooLarge(f"a batch of {draft.length} bytes does not fit into one commit of this "
+                                             f"repository, which takes {commit_limit(store)} bytes: put it in parts",
                                              path=store.path)
         draft.queue_created = created
         store.submit(&draft, SPACE_PUT, &placed, deadline)

@@ -174,7 +174,8 @@ cdef Message new_message(Store store, object queue, const Run *run, uint64_t id,
 cdef class Message:
     """A message: body, id, key, headers, and what is to become of it.
 
-    A context manager: acked at the end, returned with a counted attempt on an exception.
+    A context manager: acked at the end, returned with a counted attempt on an exception.  `id` is unique in the
+    repository and rises with each put; `queue` is where it was claimed or looked at.
     """
 
     def __init__(self):
@@ -232,6 +233,7 @@ cdef class Message:
 
     @property
     def priority(self):
+        """0 to 9; higher ones are handed out first."""
         return self.run.level
 
     @property

@@ -5,6 +5,7 @@ from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
 cdef const uint32_t *fork_generation() noexcept nogil
+cdef bint has_manifest(str path) except -1
 cdef int open_files(rota_handle *h, str path, dict options) except -1
 cdef int close_files(rota_handle *h) except -1
 cdef int fill_manifest(rota_handle *h, dict options) except -1

@@ -20,6 +20,10 @@ from rota._core.attach cimport GATE_A_SLICE, GATE_CALLS, GATE_GIVE_UP, GATE_PATI
 
 from rota import errors
 
+cdef enum:
+    ENOENT = 2
+    ENOTDIR = 20
+
 cdef extern from "rota/fork.h" nogil:
     int rota_fork_install() noexcept
     uint32_t *rota_fork_generation() noexcept
@@ -34,6 +38,22 @@ cdef const uint32_t *fork_generation() noexcept nogil:
     return rota_fork_generation()
 
 
+cdef bint has_manifest(str path) except -1:
+    return os.path.exists(os.path.join(path, "manifest"))
+
+
+cdef int make_directory(str path) except -1:
+    """With its parents.  Raises NotARepository where another file has the name, else what the system says."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise errors.NotARepository("a file that is no directory has this name, or that of a parent: choose another",
+                                    path=path) from error
+    except OSError as error:
+        raise errors.SystemCallError("the directory cannot be made", path=path, errno=error.errno) from error
+    return 0
+
+
 cdef int open_files(rota_handle *h, str path, dict options) except -1:
     """The directory and the lock file, after a look at the file system."""
     cdef char name[32]
@@ -43,11 +63,14 @@ cdef int open_files(rota_handle *h, str path, dict options) except -1:
         raise ValueError("the path is too long")
     memcpy(h.path, <const char *>encoded, len(encoded))
     if options["create"]:
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        make_directory(path)
     verdict = h.os.open(h.os, ROTA_HERE, h.path, ROTA_OPEN_READ | ROTA_OPEN_DIRECTORY | ROTA_OPEN_FOLLOW, 0)
+    if verdict == -ENOENT:
+        raise errors.NotARepository("there is no such directory; create=True makes one", path=path)
+    if verdict == -ENOTDIR:
+        raise errors.NotARepository("this is not a directory: name the one that is or will be the repository",
+                                    path=path)
     if verdict < 0:
-        if verdict == -2 or verdict == -20:
-            raise errors.NotARepository("there is no such directory; create=True makes one", path=path)
         raise errors.SystemCallError("the directory cannot be opened", path=path, errno=-verdict)
     h.directory_fd = verdict
     verdict = h.os.filesystem_kind(h.os, h.directory_fd, name)
@@ -57,6 +80,9 @@ cdef int open_files(rota_handle *h, str path, dict options) except -1:
             f"rota does not trust the file system {name.decode()!r} with a repository: use ext4 or xfs on this "
             "machine, or insist=True", path=path)
     h.is_memory = verdict == ROTA_FILESYSTEM_VOLATILE
+    if not options["create"] and not has_manifest(path):  # nothing is left in a directory that is another's
+        close_files(h)
+        raise errors.NotARepository("this directory holds no repository; create=True makes one", path=path)
     h.lock_fd = h.os.open(h.os, h.directory_fd, b"lock",
                           ROTA_OPEN_READ | ROTA_OPEN_WRITE | ROTA_OPEN_CREATE, 0o600)
     if h.lock_fd < 0:

@@ -41,7 +41,8 @@ cdef uint64_t commit_limit(Store store) noexcept:
 cdef int too_large(Store store, uint64_t size, bint single) except -1:
     if single:
         raise errors.MessageTooLarge(f"a message of {size} bytes does not fit into a commit of this repository, which "
-                                     f"takes {commit_limit(store)} bytes", path=store.path)
+                                     f"takes {commit_limit(store)} bytes: split it, or make a repository of more "
+                                     "capacity, whose segments are larger", path=store.path)
     raise errors.TransactionTooLarge(f"a batch of {size} bytes does not fit into one commit of this repository, which "
                                      f"takes {commit_limit(store)} bytes: put it in parts", path=store.path)
 
@@ -50,7 +51,10 @@ cdef int too_large(Store store, uint64_t size, bint single) except -1:
 @cython.no_gc
 @cython.freelist(256)
 cdef class Receipt:
-    """What a put returned: the ids, and how safe they are by now."""
+    """What a put returned: the ids, and how safe they are by now.
+
+    `id` is the first one, `count` how many there are, `lsn` the position in the log behind the commit.
+    """
 
     def __init__(self):
         raise TypeError("a receipt comes from a put")
@@ -83,7 +87,7 @@ cdef class Receipt:
         return self.id
 
     def __repr__(self):
-        ids = f"{self.id}" if self.count == 1 else f"{self.id} to {self.id + self.count - 1}"
+        ids = f"{self.id} to {self.id + self.count - 1}" if self.count > 1 else f"{self.id}" if self.count else "of none"
         state = "closed" if self.store.closed else "forked" if self.store.forked else \
             "durable" if self.durable else "visible"
         return f"<rota.Receipt {ids} {state}>"

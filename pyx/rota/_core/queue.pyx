@@ -47,6 +47,7 @@ cdef enum:
     SLICE_NS = 50000000
     RUNS = 64
 
+# The same objects as the defaults of put(): constants of one module are one object.
 cdef object ZERO = 0
 cdef object NO_DELAY = 0.0
 
@@ -64,7 +65,10 @@ cdef Queue make_queue(Store store, object repository, uint32_t number, str name)
 
 @cython.final
 cdef class Queue:
-    """A queue of a repository; from `repo.queue(name)`.  Has the habits of queue.Queue."""
+    """A queue of a repository; from `repo.queue(name)`.  Has the habits of queue.Queue.
+
+    `name` is its name, `repository` where it is.
+    """
 
     def __init__(self):
         raise TypeError("a queue comes from repo.queue(name)")
@@ -78,7 +82,7 @@ cdef class Queue:
             raise errors.NotFound(f"the queue {self.name!r} was destroyed", path=self.store.path)
         return queue
 
-    def put(self, body, key=None, headers=None, priority=ZERO, delay=NO_DELAY, ttl=None, timeout=None, durability=None):
+    def put(self, body, key=None, headers=None, priority=0, delay=0.0, ttl=None, timeout=None, durability=None):
         """Add one message and return its Receipt.
 
         `body` is bytes-like; `key` bytes or str; `headers` a dict; `priority` 0 to 9, higher first; `delay` and `ttl`

@@ -9,8 +9,6 @@ What holds:
 4. A failure of the engine becomes an exception in one place, fail(), with the fields of rota_error.
 """
 
-import os
-
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -30,7 +28,7 @@ from rota._core.checkpoint cimport JOB_SLICES, job_refused
 from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
 from rota._core.opening cimport attach_by_slices, close_files, detach_by_slices, fill_manifest
-from rota._core.opening cimport fork_generation, open_files
+from rota._core.opening cimport fork_generation, has_manifest, open_files
 from rota._core.platform cimport failpoints, table
 from rota._core.provide cimport append_provide, grow_refused
 from rota._core.segment cimport segment_map, segment_table_clear
@@ -113,12 +111,9 @@ cdef class Store:
         h.sync_count = options["sync_count"]
         h.capacity = options["capacity"] or 0
         open_files(h, path, options)
-        create = options["create"] and not os.path.exists(os.path.join(path, "manifest"))
+        create = options["create"] and not has_manifest(path)
         if create:
             fill_manifest(h, options)
-        elif not os.path.exists(os.path.join(path, "manifest")):
-            close_files(self.h)
-            raise errors.NotARepository("this directory holds no repository; create=True makes one", path=path)
         status = attach_by_slices(h, create, &error)
         if status != ROTA_OK:
             close_files(self.h)

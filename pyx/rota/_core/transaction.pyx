@@ -40,7 +40,7 @@ cdef enum:
 
 @cython.final
 cdef class PendingReceipt:
-    """What a put in a transaction returned: ids and durability exist after the commit."""
+    """What a put in a transaction returned: ids and durability exist after the commit; `count` is how many it put."""
 
     cdef Transaction owner
     cdef uint32_t first
@@ -61,10 +61,12 @@ cdef class PendingReceipt:
 
     @property
     def visible(self):
+        """Whether it was committed."""
         return self.owner.state == SETTLED
 
     @property
     def durable(self):
+        """Whether it survives power loss by now."""
         return self.visible and self.owner.receipt.durable
 
     def __repr__(self):
@@ -73,7 +75,10 @@ cdef class PendingReceipt:
 
 @cython.final
 cdef class Transaction:
-    """Operations of any queues of a repository, committed together; a context manager."""
+    """Operations of any queues of a repository, committed together; a context manager.
+
+    `repository` and `durability` are what it was made with; `receipt` is that of all its puts, None before the commit.
+    """
 
     cdef Store store
     cdef readonly object repository
@@ -175,10 +180,13 @@ cdef class Transaction:
     cdef int room(self, uint64_t more) except -1:
         if self.draft.data_bytes + 32 * self.draft.message_count + self.draft.op_bytes + more + 4096 \
                 > commit_limit(self.store):
-            raise errors.TransactionTooLarge(
-                f"the transaction does not fit into one commit, which takes {commit_limit(self.store)} bytes",
-                path=self.store.path)
+            self.too_large()
         return 0
+
+    cdef int too_large(self) except -1:
+        raise errors.TransactionTooLarge(
+            f"the transaction does not fit into one commit of this repository, which takes {commit_limit(self.store)} "
+            "bytes: use several", path=self.store.path)
 
     cdef PendingReceipt pending(self, uint32_t queue, uint32_t priority, uint32_t count, uint8_t flags):
         cdef PendingReceipt receipt = PendingReceipt.__new__(PendingReceipt)
@@ -270,8 +278,7 @@ cdef class Transaction:
                 if draft_seal(&self.draft) != ROTA_OK:
                     raise MemoryError
                 if self.draft.length > commit_limit(self.store):
-                    raise errors.TransactionTooLarge("the transaction does not fit into one commit",
-                                                     path=self.store.path)
+                    self.too_large()
                 again = self.store.submit(&self.draft, SPACE_ANSWER if self.claims or self.foreign else SPACE_PUT,
                                           &placed, -1.0)
                 by_id = True
