@@ -21,7 +21,7 @@ import click
 
 import rota
 from rota.cli.framing import OVERHEAD_BYTES, chosen_delimiter, framing_options
-from rota.cli.get import LOOK_SECONDS, copy_out, json_writer, raw_writer
+from rota.cli.get import copy_out, json_writer, raw_writer
 from rota.cli.places import (
     commit_bytes,
     create_options,
@@ -79,7 +79,6 @@ def drain(
     """
     if target is None and to_dir is not None:
         target = queue_name
-    timeout = max(timeout, LOOK_SECONDS)
     mark = chosen_delimiter(delimiter, null, length_prefixed or form == "length-prefixed")
     started = time.monotonic()
     with open_repository(directory, durability=durability) as repository:

@@ -15,8 +15,6 @@ from rota.cli.places import directory_argument, open_queue, open_repository, que
 from rota.cli.text import json_line, message_record
 
 BATCH = 256
-# A get that does not wait at all does not take over from consumers that have died.
-LOOK_SECONDS = 0.02
 Writer = Callable[[rota.Batch], bytes]
 
 
@@ -101,7 +99,7 @@ def copy_out(queue: rota.Queue, writer: Writer, limit: int | None, timeout: floa
         while limit is None or taken < limit:
             written = False
             size = BATCH if limit is None else min(BATCH, limit - taken)
-            batch = queue.get_many(size, timeout=None if timeout is None else max(timeout, LOOK_SECONDS))
+            batch = queue.get_many(size, timeout=timeout)
             if not batch:
                 break
             kept.append(batch)

@@ -13,7 +13,6 @@ from cpython.bytes cimport PyBytes_CheckExact
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memset
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -29,7 +28,7 @@ from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
-from rota._core.message cimport Message, new_message, submit_settle
+from rota._core.message cimport Message, fill_settle, new_message, submit_settle
 from rota._core.moving cimport draft_move
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
@@ -37,7 +36,7 @@ from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
 from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
 from rota._core.listing cimport list_ids
 from rota._core.store cimport Store, deadline_of, now
-from rota._core.waiting cimport arrivals, claim_attempt, wait_ready
+from rota._core.waiting cimport arrivals, claim_attempt, others_hold, wait_ready
 
 from rota import errors
 from rota._core.codec import decode_indexes, encode_attributes, moments
@@ -152,6 +151,7 @@ cdef class Queue:
         cdef uint32_t sequence
         cdef uint64_t seen
         cdef int slices = 0
+        cdef bint looked = False  # for owners that died: at least once, before a queue is called empty
         wanted.lease_ns = queue.options.lease_ns
         while True:
             sequence = rota_load_acquire_u32(&queue.wake_sequence)
@@ -170,7 +170,7 @@ cdef class Queue:
                 queue.gets += claimed.count
                 return 1
             if status == ROTA_EMPTY:
-                if not claimed.expired and 0 <= deadline <= now():
+                if not claimed.expired and 0 <= deadline <= now() and (looked or not others_hold(h)):
                     if raises:
                         raise errors.Empty(f"no message of {self.name!r} is ready", path=self.store.path)
                     return 0
@@ -178,6 +178,8 @@ cdef class Queue:
                     rota_fetch_add_u32(&h.calls, 1)
                     status = wait_ready(h, queue, claimed.expired, sequence, seen, deadline, &error)
                 rota_fetch_sub_u32(&h.calls, 1)
+                looked = status != ROTA_TIMEOUT  # else another thread is taking over: see what it finds
+                status = ROTA_RETRY if status == ROTA_TIMEOUT else status
             if status != ROTA_OK and status != ROTA_RETRY:
                 self.store.fail(&error)
             PyErr_CheckSignals()
@@ -501,20 +503,10 @@ cdef class Queue:
 
 cdef int add_ack(Draft *draft, Message message) except -1:
     cdef Settle settle
-    from_run(&settle, message)
+    fill_settle(&settle, &message.run, message.id, message.id, 1, False)
     draft_op(draft, ROTA_OP_ACK, message.run.level, message.run.queue, message.id, message.id, 1, NULL, 0)
     draft_settle(draft, &settle)
     return 0
-
-
-cdef void from_run(Settle *settle, Message message) noexcept:
-    memset(settle, 0, sizeof(Settle))
-    settle.claim = message.run.claim
-    settle.generation = message.run.generation
-    settle.first_id = settle.last_id = message.id
-    settle.count = 1
-    settle.queue = message.run.queue
-    settle.level = message.run.level
 
 
 def reopen_queue(repository, name):

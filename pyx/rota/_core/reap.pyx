@@ -301,11 +301,11 @@ cdef int reap_owner(rota_handle *h, uint32_t process, uint32_t generation, bint 
 
 
 cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil:
-    """Take over from every attached process whose lock is gone."""
+    """Take over from every attached process whose lock is gone.  ROTA_RETRY: another thread is at it."""
     cdef uint32_t idle = 0
     cdef int status
     if not rota_compare_exchange_u32(&h.reaping, &idle, 1):
-        return ROTA_OK  # another thread is at it
+        return ROTA_RETRY
     status = reap_slots(h, reaped, error)
     rota_store_release_u32(&h.reaping, 0)
     return status

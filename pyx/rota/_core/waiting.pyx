@@ -142,9 +142,17 @@ cdef bint wait_change(rota_handle *h, rota_queue *queue, uint32_t sequence, uint
     return found
 
 
+cdef bint others_hold(const rota_handle *h) noexcept nogil:
+    """Whether claims of other processes exist, which may have died."""
+    return h.control.claim_count > h.control.processes[h.process].claims
+
+
 cdef int wait_ready(rota_handle *h, rota_queue *queue, bint expired, uint32_t sequence, uint64_t seen,
                     double deadline, rota_error *error) noexcept nogil:
-    """Do what may bring a message, then wait until one is put, at most a slice."""
+    """Do what may bring a message, then wait until one is put, at most a slice.
+
+    ROTA_TIMEOUT: another thread is taking over from the dead at this moment.
+    """
     cdef uint32_t done = 0
     cdef int status
     cdef double left = deadline - now() if deadline >= 0 else 0.05
@@ -159,6 +167,9 @@ cdef int wait_ready(rota_handle *h, rota_queue *queue, bint expired, uint32_t se
         return ROTA_RETRY
     if queue_ready(queue) == 0 and h.control.claim_count:
         status = reap_dead(h, &done, error)
+        if status == ROTA_RETRY:
+            h.os.futex_wait(h.os, &queue.wake_sequence, sequence, 1000000)
+            return ROTA_TIMEOUT
         if status != ROTA_OK and status != ROTA_FULL:  # without room for it the next one tries again
             return status
     return ROTA_RETRY
