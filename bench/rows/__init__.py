@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.measure import Row
-from bench.rows import array, depth, opening, processes, recovery, single, syncing
+from bench.rows import array, depth, opening, processes, recovery, requests, single, syncing
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -12,5 +12,6 @@ ROWS: tuple[Row, ...] = (
     *processes.ROWS,
     *recovery.ROWS,
     *depth.ROWS,
+    *requests.ROWS,
     *opening.ROWS,
 )

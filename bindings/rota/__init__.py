@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from rota._core.batch import Batch
 from rota._core.message import Message
+from rota._core.pending import PendingReceipt
 from rota._core.put import Receipt
 from rota._core.queue import Queue
-from rota._core.transaction import PendingReceipt, Transaction
+from rota._core.savepoint import Savepoint
+from rota._core.transaction import Transaction
 from rota.errors import (
     ClosedError,
     Corrupt,
@@ -57,7 +59,7 @@ from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 # What a program uses, then the figures, then the errors.
 __all__ = [
     "Batch", "Durability", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt", "Registration",
-    "Repository", "Transaction", "open",
+    "Repository", "Savepoint", "Transaction", "open",
     "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",

@@ -129,11 +129,21 @@ class LeaseLost(RotaError):
 
     code = "LEASE_LOST"
 
+    @property
+    def id(self) -> int | None:
+        """The message in question."""
+        return self.expected
+
 
 class Killed(RotaError):
     """The message was killed while it was claimed; nothing was changed."""
 
     code = "KILLED"
+
+    @property
+    def id(self) -> int | None:
+        """The message in question."""
+        return self.expected
 
 
 class Fenced(RotaError):

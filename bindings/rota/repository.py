@@ -261,13 +261,16 @@ class Repository:
             _transaction.write_registration(self._store, queue.number_, registration.encode(), stable, False)
         return registration
 
-    def transaction(self, token: int | None = None, durability: Durability | None = None) -> _transaction.Transaction:
+    def transaction(
+        self, token: int | None = None, durability: Durability | None = None, timeout: float | None = None
+    ) -> _transaction.Transaction:
         """Operations of any queues that are committed together: `with repo.transaction() as t: ...`.
 
         `token` is the fencing token under which it acts; `durability` the level of its commit (None: the
-        repository's).  Raises ClosedError, ReadOnlyError.
+        repository's); `timeout` how many seconds the commit may wait for room (None: for ever).  Raises ClosedError,
+        ReadOnlyError.
         """
-        return _transaction.Transaction(self._store, self, token, durability)
+        return _transaction.Transaction(self._store, self, token, durability, timeout)
 
     def sync(self) -> None:
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""

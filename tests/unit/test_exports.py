@@ -29,6 +29,7 @@ CALLED = {
     "receipt": rota.Receipt,
     "pending": rota.PendingReceipt,
     "transaction": rota.Transaction,
+    "savepoint": rota.Savepoint,
     "registration": rota.Registration,
     "last": rota.LastOperation,
 }

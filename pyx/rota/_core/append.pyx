@@ -188,6 +188,8 @@ cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_err
     cdef rota_op op
     cdef const uint8_t *extra
     cdef rota_queue *queue
+    cdef uint64_t created = draft.queue_created
+    cdef uint32_t puts = 0
     rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
     cursor.left = draft.op_bytes
     cursor.count = draft.op_count
@@ -195,7 +197,10 @@ cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_err
         if op.kind != ROTA_OP_PUT:
             continue
         queue = queue_at(h, op.queue)
-        if queue == NULL or (draft.queue_created and queue.created_lsn != draft.queue_created):
+        if puts < draft.put_count:
+            created = draft.put_created[puts]
+            puts += 1
+        if queue == NULL or (created and queue.created_lsn != created):
             return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
         if queue.state == ROTA_QUEUE_STOPPED:
             return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")

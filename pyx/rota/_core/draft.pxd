@@ -23,6 +23,7 @@ ctypedef struct Settle:
     uint8_t level
     uint8_t whole       # a range that nobody returned a part of: one operation names it
     uint8_t reaper      # by whoever takes over, not by the holder
+    uint8_t strict      # of a transaction: a message of the range that was killed refuses all
 
 ctypedef struct Draft:
     uint8_t *bytes      # the commit; the header's 96 bytes are stamped under the lock
@@ -51,6 +52,10 @@ ctypedef struct Draft:
     uint64_t token_number
     uint64_t put_bytes
     uint64_t queue_created  # of the queue that is meant, 0: not asked; a number may have been given to another
+    uint64_t *put_created   # the same for each PUT, of a transaction; NULL: not asked
+    uint64_t put_created_size
+    uint32_t put_count
+    uint32_t kill_count     # KILL operations, which are admitted only if each of them ends a message
 
 cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil
 cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
@@ -59,6 +64,10 @@ cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body,
                        uint64_t explicit_id) noexcept nogil
 cdef int draft_data(Draft *draft, const void *bytes, uint64_t length) noexcept nogil
 cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil
+cdef int draft_created(Draft *draft, uint64_t created) noexcept nogil
+cdef void draft_reset(Draft *draft, rota_handle *h) noexcept nogil
+cdef void take_draft(Draft *draft, rota_handle *h) noexcept
+cdef void give_draft(Draft *draft) noexcept
 cdef int draft_seal(Draft *draft) noexcept nogil
 cdef void draft_end(Draft *draft) noexcept nogil
 cdef uint64_t message_room(uint64_t attribute_bytes, uint64_t length) noexcept nogil

@@ -16,6 +16,13 @@ from engine.crc32c cimport rota_crc32c
 from engine.format cimport *
 from engine.status cimport *
 
+cdef enum:
+    SPARES_MAX = 8
+    SPARE_BYTES_MAX = 65536
+
+cdef Draft spares[8]       # memory of drafts that ended; the GIL guards it
+cdef uint32_t spare_count = 0
+
 
 cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil:
     memset(draft, 0, sizeof(Draft))
@@ -27,9 +34,30 @@ cdef void draft_end(Draft *draft) noexcept nogil:
     free(draft.frames)
     free(draft.data)
     free(draft.settles)
+    free(draft.put_created)
     if draft.owned:
         free(draft.bytes)
     memset(draft, 0, sizeof(Draft))
+
+
+cdef void draft_reset(Draft *draft, rota_handle *h) noexcept nogil:
+    """Begin another one in the memory of one that ended."""
+    cdef Draft old = draft[0]
+    draft_begin(draft, h)
+    draft.ops = old.ops
+    draft.ops_size = old.ops_size
+    draft.frames = old.frames
+    draft.frames_size = old.frames_size
+    draft.data = old.data
+    draft.data_size = old.data_size
+    draft.settles = old.settles
+    draft.settle_size = old.settle_size
+    draft.put_created = old.put_created
+    draft.put_created_size = old.put_created_size
+    if old.owned:
+        draft.bytes = old.bytes
+        draft.size = old.size
+        draft.owned = 1
 
 
 cdef bint reserve(uint8_t **memory, uint64_t *size, uint64_t wanted) noexcept nogil:
@@ -66,6 +94,8 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
     if kind != ROTA_OP_ACK and kind != ROTA_OP_ACK_LIST and kind != ROTA_OP_KILL and kind != ROTA_OP_EXPIRE \
             and kind != ROTA_OP_CHECKPOINT:
         draft.growing += 1
+    if kind == ROTA_OP_KILL:
+        draft.kill_count += 1
     return ROTA_OK
 
 
@@ -130,6 +160,16 @@ cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil:
     return ROTA_OK
 
 
+cdef int draft_created(Draft *draft, uint64_t created) noexcept nogil:
+    """Note which queue the PUT that was just added means."""
+    if not reserve(<uint8_t **>&draft.put_created, &draft.put_created_size, (draft.put_count + 1) * sizeof(uint64_t)):
+        draft.failed = 1
+        return ROTA_NO_MEMORY
+    draft.put_created[draft.put_count] = created
+    draft.put_count += 1
+    return ROTA_OK
+
+
 cdef int draft_seal(Draft *draft) noexcept nogil:
     """Join the parts.  ROTA_NO_MEMORY or ROTA_TRANSACTION_TOO_LARGE, or the commit is ready to be stamped."""
     cdef uint64_t directory = sizeof(rota_commit_header) + draft.op_bytes
@@ -158,3 +198,26 @@ cdef int draft_seal(Draft *draft) noexcept nogil:
     (<rota_commit_header *>draft.bytes).meta_crc = rota_crc32c(
         draft.salt_crc, draft.bytes + sizeof(rota_commit_header), data - sizeof(rota_commit_header))
     return ROTA_OK
+
+
+cdef void take_draft(Draft *draft, rota_handle *h) noexcept:
+    global spare_count
+    if spare_count:
+        spare_count -= 1
+        draft[0] = spares[spare_count]
+        draft_reset(draft, h)
+    else:
+        draft_begin(draft, h)
+
+
+cdef void give_draft(Draft *draft) noexcept:
+    global spare_count
+    if spare_count < SPARES_MAX and draft.bytes != NULL and draft.size + draft.data_size + draft.frames_size \
+            + draft.ops_size + draft.settle_size * sizeof(Settle) < SPARE_BYTES_MAX:
+        spares[spare_count] = draft[0]
+        spare_count += 1
+        draft.owned = 0
+        draft.bytes = draft.ops = draft.frames = draft.data = NULL
+        draft.settles = NULL
+        draft.put_created = NULL
+    draft_end(draft)

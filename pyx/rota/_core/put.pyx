@@ -350,8 +350,3 @@ cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object arra
         PyBuffer_Release(&view)
         if memory != NULL:
             give_scratch(store, memory, size)
-
-
-def receipt_of(Store store, uint64_t base_id, uint64_t count, uint64_t lsn):
-    """A receipt for what a transaction put."""
-    return new_receipt(store, base_id, count, lsn)

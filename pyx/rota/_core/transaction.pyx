@@ -1,15 +1,21 @@
-"""Transactions in their plain form: claims, puts, acks and tags of any queues, one commit.
+"""Transactions: claims, puts, acks and tags of any queues of a repository, one commit.
 
 What holds:
 
 1. Claims are taken at once and seen by all; puts are private until the commit; ids exist after it.
-2. The commit is one record: all or nothing, whoever dies.  LeaseLost or Killed on one operation aborts all.
-3. An abort gives the claimed messages back; attempts count unless the abort was asked for (rollback()).
+2. The commit is one record: all or nothing, whoever dies.  LeaseLost or Killed on one operation aborts all, and a
+   message of the transaction that is killed ends it at the next call.
+3. The journal has every operation in its order; a savepoint is a place in it and in the draft, and rolling back undoes
+   from the end.  Memory of a draft is used again by the next transaction.
+4. An abort puts the claimed messages back at their old places, all that were shown in one commit; attempts count unless
+   the abort was asked for (rollback()).
+
+Bernstein, Hsu and Mann, "Implementing Recoverable Requests Using Queues", SIGMOD 1990.
 """
 
 cimport cython
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -17,17 +23,19 @@ from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.status cimport *
 
-from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, Placed
+from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
-from rota._core.lane cimport queue_at
-from rota._core.message cimport Message, fill_settle
-from rota._core.put cimport add_message, commit_limit
+from rota._core.journal cimport FOREIGN, OWN, TAG, add_puts, add_settlements, next_own, own_message, settle_entry, undo
+from rota._core.message cimport Message
+from rota._core.pending cimport COMMITTED, PendingReceipt, new_pending
+from rota._core.put cimport add_message, commit_limit, new_receipt
 from rota._core.queue cimport Queue
 from rota._core.reap cimport wake_draft
-from rota._core.registration cimport registration_find, Registration as NativeRegistration
+from rota._core.giving cimport give_back
 from rota._core.lock cimport lock_leave, lock_slice
-from rota._core.store cimport Store
+from rota._core.registration cimport Registration as NativeRegistration, registration_find
+from rota._core.store cimport Store, deadline_of
 
 from rota import errors
 from rota._core.codec import encode_attributes, moments
@@ -37,40 +45,15 @@ cdef enum:
     SETTLED = 2
     IN_TRANSACTION = 3
 
+cdef enum:
+    OPEN = 1
+    DONE = 2
+    ENDED = 3
 
-@cython.final
-cdef class PendingReceipt:
-    """What a put in a transaction returned: ids and durability exist after the commit; `count` is how many it put."""
+cdef enum:
+    OPERATIONS_MAX = 1024  # that change lines of shared memory one by one: more would not fit into the undo area
 
-    cdef Transaction owner
-    cdef uint32_t first
-    cdef readonly uint32_t count
-
-    def __init__(self):
-        raise TypeError("a pending receipt comes from a put in a transaction")
-
-    @property
-    def id(self):
-        """The id, or None before the commit."""
-        return self.owner.base_id + self.first if self.owner.state == SETTLED else None
-
-    @property
-    def ids(self):
-        """The ids, a range, or None before the commit."""
-        return None if self.id is None else range(self.id, self.id + self.count)
-
-    @property
-    def visible(self):
-        """Whether it was committed."""
-        return self.owner.state == SETTLED
-
-    @property
-    def durable(self):
-        """Whether it survives power loss by now."""
-        return self.visible and self.owner.receipt.durable
-
-    def __repr__(self):
-        return f"<rota.PendingReceipt {self.ids if self.visible else 'not committed'}>"
+cdef uint64_t last_serial = 0
 
 
 @cython.final
@@ -80,124 +63,173 @@ cdef class Transaction:
     `repository` and `durability` are what it was made with; `receipt` is that of all its puts, None before the commit.
     """
 
-    cdef Store store
-    cdef readonly object repository
-    cdef Draft draft
-    cdef list claims          # messages and batches of this transaction
-    cdef list foreign         # claimed outside, settled by the commit
-    cdef list runs            # (queue, priority, first, count, flags) of puts
-    cdef list tags
-    cdef readonly object durability
-    cdef readonly object receipt
-    cdef uint64_t base_id
-    cdef uint8_t state        # 1 open, 2 committed, 3 rolled back
-    cdef uint64_t token_generation
-    cdef uint64_t token_number
-
-    def __init__(self, Store store not None, repository, token=None, durability=None):
+    def __init__(self, Store store not None, repository, token=None, durability=None, timeout=None):
+        global last_serial
         store.check_writable()
-        store.level_of(durability)
+        if durability is not None:
+            store.level_of(durability)
+        if timeout is not None:
+            deadline_of(timeout)
+        if self.state:
+            raise TypeError("a transaction begins once")
         self.store = store
         self.repository = repository
         self.durability = durability
-        self.claims = []
-        self.foreign = []
-        self.runs = []
-        self.tags = []
-        self.state = 1
+        self.timeout = timeout
+        self.journal = []
         if token is not None:
             self.token_generation = token >> 64
             self.token_number = token & 0xffffffffffffffff
-        draft_begin(&self.draft, store.h)
+        last_serial += 1
+        self.serial = last_serial
+        take_draft(&self.draft, store.h)
+        self.state = OPEN
 
     def __dealloc__(self):
-        draft_end(&self.draft)
+        if self.state:
+            give_draft(&self.draft)
 
     cdef int open(self) except -1:
-        if self.store is None:
-            raise TypeError("a transaction comes from repo.transaction()")
+        if self.state != OPEN:
+            if self.store is None:
+                raise TypeError("a transaction comes from repo.transaction()")
+            self.store.check_writable()
+            raise errors.StateError("the transaction was committed" if self.state == DONE else
+                                    "the transaction was rolled back")
         self.store.check_writable()
-        if self.state != 1:
-            raise errors.StateError("the transaction has ended")
         return 0
-
-    def get(self, Queue queue, timeout=0):
-        """Claim the next message; the commit settles it, an abort puts it back.  Raises Empty."""
-        self.open()
-        self.own(queue.store)
-        cdef Message message = queue.get(timeout)
-        message.state = IN_TRANSACTION
-        self.claims.append(message)
-        return message
-
-    def get_many(self, Queue queue, count, timeout=0):
-        """Claim up to `count` messages as a Batch that the commit settles."""
-        self.open()
-        self.own(queue.store)
-        cdef Batch batch = queue.get_many(count, timeout)
-        batch.state = IN_TRANSACTION
-        self.claims.append(batch)
-        return batch
-
-    def put(self, Queue queue, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None):
-        """Add a message that becomes visible with the commit; returns a PendingReceipt."""
-        cdef uint64_t now_ns = self.store.h.os.clock_wall_ns(self.store.h.os), due = 0, expiry = 0
-        cdef uint8_t flags = 0
-        self.open()
-        self.own(queue.store)
-        if priority < 0 or priority > 9:
-            raise ValueError(f"priority is 0 to 9, not {priority}")
-        due, expiry = moments(now_ns, delay, ttl)
-        flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
-        queue.native()
-        self.room(len(memoryview(body)))
-        add_message(self.store, &self.draft, queue.number, body, encode_attributes(key, headers, due, expiry),
-                    priority, flags)
-        return self.pending(queue.number, priority, 1, flags)
-
-    def put_many(self, Queue queue, bodies, keys=None, int priority=0):
-        """Add many messages; `keys`, when given, has one for each.  Returns a PendingReceipt."""
-        self.open()
-        self.own(queue.store)
-        if priority < 0 or priority > 9:
-            raise ValueError(f"priority is 0 to 9, not {priority}")
-        queue.native()
-        bodies = list(bodies)
-        keys = [None] * len(bodies) if keys is None else list(keys)
-        if len(keys) != len(bodies):
-            raise ValueError(f"{len(bodies)} bodies and {len(keys)} keys")
-        self.room(sum(len(body) for body in bodies))
-        for body, key in zip(bodies, keys):
-            add_message(self.store, &self.draft, queue.number, body,
-                        encode_attributes(key) if key is not None else b"", priority, 0)
-        return self.pending(queue.number, priority, len(bodies), 0)
 
     cdef int own(self, Store store) except -1:
         if store is not self.store:
             raise errors.StateError("that belongs to another repository: a transaction is of one")
         return 0
 
-    cdef int room(self, uint64_t more) except -1:
-        if self.draft.data_bytes + 32 * self.draft.message_count + self.draft.op_bytes + more + 4096 \
-                > commit_limit(self.store):
-            self.too_large()
+    cdef int room(self, uint64_t more, uint32_t operations) except -1:
+        """Whether so many bytes and operations more will fit into the commit."""
+        if self.draft.data_bytes + 32 * <uint64_t>self.draft.message_count + 64 * <uint64_t>self.operations + more \
+                + 512 > commit_limit(self.store):
+            raise errors.TransactionTooLarge(
+                f"the transaction does not fit into one commit of this repository, which takes "
+                f"{commit_limit(self.store)} bytes: use several, "
+                "or give the repository a larger capacity when it is made", path=self.store.path)
+        if self.operations + operations > OPERATIONS_MAX:
+            raise errors.TransactionTooLarge(
+                f"a transaction has at most {OPERATIONS_MAX} operations beside plain puts: use several, or take "
+                "messages by get_many(), which counts once", path=self.store.path)
+        self.operations += operations
         return 0
 
-    cdef int too_large(self) except -1:
-        raise errors.TransactionTooLarge(
-            f"the transaction does not fit into one commit of this repository, which takes {commit_limit(self.store)} "
-            "bytes: use several", path=self.store.path)
+    def get(self, Queue queue, timeout=0):
+        """Claim the next message; the commit settles it, an abort puts it back.  Raises Empty, QueueStopped.
 
-    cdef PendingReceipt pending(self, uint32_t queue, uint32_t priority, uint32_t count, uint8_t flags):
-        cdef PendingReceipt receipt = PendingReceipt.__new__(PendingReceipt)
-        receipt.owner = self
+        When none is ready it takes one that this transaction itself put there (not a delayed one, and not in a queue of
+        order "strict" or "group"), the highest priority first.  Such a message has the id 0, since neither it nor the
+        get of it will ever be seen by others.
+        """
+        cdef Message message = None
+        self.open()
+        self.own(queue.store)
+        self.room(64, 1)
+        try:
+            if self.own_queues and self.own_queues >> (queue.number & 63) & 1:
+                message = self.get_beside_own(queue, timeout)
+            else:
+                message = queue.get(timeout)
+                self.journal.append(message)
+        finally:
+            if message is None:
+                self.operations -= 1
+        message.state = IN_TRANSACTION
+        return message
+
+    cdef Message get_beside_own(self, Queue queue, object timeout):
+        """What others committed comes first, then what this transaction put."""
+        cdef uint8_t order = queue.native().options.order
+        cdef PendingReceipt receipt = None
+        cdef Message message
+        if order == ROTA_ORDER_SKIP or order == ROTA_ORDER_HIGHEST:  # elsewhere it would overtake
+            receipt = next_own(self.journal, queue.number)
+        try:
+            message = queue.get(timeout if receipt is None else 0)
+            self.journal.append(message)
+            return message
+        except errors.Empty:
+            if receipt is None:
+                raise
+        message = own_message(self.store, &self.draft, queue, receipt)
+        receipt.taken += 1
+        self.any_taken = True
+        self.journal.append((OWN, receipt, message))
+        return message
+
+    def get_many(self, Queue queue, count, timeout=0):
+        """Claim up to `count` committed messages as a Batch that the commit settles."""
+        cdef Batch batch
+        self.open()
+        self.own(queue.store)
+        self.room(64 * 64, 1)
+        batch = queue.get_many(count, timeout)
+        batch.state = IN_TRANSACTION
+        self.journal.append(batch)
+        return batch
+
+    def put(self, Queue queue, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None):
+        """Add a message that becomes visible with the commit; returns a PendingReceipt.
+
+        Arguments as in Queue.put().  Raises TransactionTooLarge, MessageTooLarge, and then nothing was added.
+        """
+        cdef uint64_t due = 0, expiry = 0
+        cdef uint8_t flags = 0
+        cdef bytes attributes = b""
+        self.open()
+        self.own(queue.store)
+        if priority < 0 or priority > 9:
+            raise ValueError(f"priority is 0 to 9, not {priority}")
+        if delay != 0 or ttl is not None:
+            due, expiry = moments(self.store.h.os.clock_wall_ns(self.store.h.os), delay, ttl)
+            flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
+        if key is not None or headers is not None or flags:
+            attributes = encode_attributes(key, headers, due, expiry)
+        if isinstance(body, str):
+            raise TypeError("a body is bytes-like: encode text first")
+        queue.native()
+        self.room((len(body) if type(body) is bytes else memoryview(body).nbytes) + <uint64_t>len(attributes),
+                  1 if flags else 0)
+        add_message(self.store, &self.draft, queue.number, body, attributes, priority, flags)
+        return self.pending(queue, priority, 1, flags)
+
+    def put_many(self, Queue queue, bodies, keys=None, int priority=0):
+        """Add many messages; `keys`, when given, has one for each.  Returns a PendingReceipt."""
+        cdef uint32_t before = self.draft.message_count
+        cdef uint64_t data_before = self.draft.data_bytes
+        self.open()
+        self.own(queue.store)
+        if priority < 0 or priority > 9:
+            raise ValueError(f"priority is 0 to 9, not {priority}")
+        queue.native()
+        bodies = [body if type(body) is bytes else bytes(memoryview(body)) for body in bodies]
+        attributes = [b""] * len(bodies) if keys is None else \
+            [encode_attributes(key) if key is not None else b"" for key in keys]
+        if len(attributes) != len(bodies):
+            raise ValueError(f"{len(bodies)} bodies and {len(attributes)} keys")
+        self.room(sum(len(body) + 40 for body in bodies) + sum(len(attribute) for attribute in attributes), 0)
+        try:
+            for body, attribute in zip(bodies, attributes):
+                add_message(self.store, &self.draft, queue.number, body, attribute, priority, 0)
+        except BaseException:
+            self.draft.message_count = before
+            self.draft.data_bytes = data_before
+            raise
+        return self.pending(queue, priority, <uint32_t>len(bodies), 0)
+
+    cdef PendingReceipt pending(self, Queue queue, uint32_t priority, uint32_t count, uint8_t flags):
+        cdef PendingReceipt receipt = new_pending(self.store, self.serial, queue.number, queue.created_lsn)
+        receipt.level = <uint8_t>priority
+        receipt.flags = flags
         receipt.first = self.draft.message_count - count
-        receipt.count = count
-        last = self.runs[len(self.runs) - 1] if self.runs else None
-        if last is not None and last[0] == queue and last[1] == priority:
-            self.runs[len(self.runs) - 1] = (queue, priority, last[2], last[3] + count, last[4] | flags)
-        elif count:
-            self.runs.append((queue, priority, receipt.first, count, flags))
+        receipt.made = count
+        self.own_queues |= <uint64_t>1 << (queue.number & 63)
+        self.journal.append(receipt)
         return receipt
 
     def ack(self, claimed):
@@ -212,6 +244,7 @@ cdef class Transaction:
                 raise errors.StateError("the message is settled")
             if message.batch is not None and (<Batch>message.batch).state != CLAIMED:
                 raise errors.StateError("the batch of this message is settled, or belongs to a transaction")
+            self.room(64, 1)
             message.state = IN_TRANSACTION
         else:
             batch = <Batch?>claimed
@@ -221,142 +254,185 @@ cdef class Transaction:
             for message in batch.messages or ():
                 if message is not None and message.state == IN_TRANSACTION:
                     raise errors.StateError(f"message {message.id} of the batch belongs to a transaction")
+            self.room(64 * 64, 1)
             batch.state = IN_TRANSACTION
-        self.foreign.append(claimed)
+        self.journal.append((FOREIGN, claimed))
 
     def tag(self, registration, bytes tag):
         """Keep `tag` with a registration, atomically with the commit."""
         self.open()
         if len(tag) > ROTA_TAG_LENGTH_MAX:
             raise ValueError(f"a tag has at most {ROTA_TAG_LENGTH_MAX} bytes, not {len(tag)}")
-        self.tags.append((registration, tag))
+        self.room(384 + <uint64_t>len(tag), 1)
+        self.journal.append((TAG, registration, tag))
 
-    cdef int add_settlements(self, Draft *draft, bint by_id) except -1:
-        cdef Message message
-        cdef Settle settle
-        for claimed in self.claims + self.foreign:
-            if isinstance(claimed, Batch):
-                (<Batch>claimed).add_acks(draft, by_id)
-                continue
-            message = claimed
-            draft_op(draft, ROTA_OP_ACK, message.run.level, message.run.queue, message.id, message.id, 1, NULL, 0)
-            fill_settle(&settle, &message.run, message.id, message.id, 1, False)
-            draft_settle(draft, &settle)
+    def savepoint(self):
+        """A Savepoint: `with t.savepoint(): ...` undoes what the block did when it raises.  They may be nested."""
+        from rota._core.savepoint import mark
+        self.open()
+        if self.savepoints is None:
+            self.savepoints = []
+        self.savepoints.append(mark(self))
+        return self.savepoints[len(self.savepoints) - 1]
+
+    cdef int undo_to(self, Py_ssize_t entries, uint32_t message_count, uint64_t data_bytes,
+                     uint32_t operations) except -1:
+        """Undo the journal from its end to that entry, and forget what was put since."""
+        cdef list undone = self.journal[entries:]
+        del self.journal[entries:]
+        claims = undo(undone)
+        self.draft.message_count = message_count
+        self.draft.data_bytes = data_bytes
+        self.operations = operations
+        give_back(self.store, claims, True, self.durability)
+        return 0
+
+    cdef int add_tags(self) except -1:
+        cdef Draft *draft = &self.draft
+        cdef bytes extra
+        for entry in self.journal:
+            if type(entry) is tuple and <int>(<tuple>entry)[0] == TAG:
+                extra = entry[1].encode(entry[2])
+                draft_op(draft, ROTA_OP_TAG, ROTA_TAG_OWN_PUT if draft.message_count else ROTA_TAG_GET,
+                         entry[1].queue_number, draft.message_count - 1 if draft.message_count else 0, 0, 0,
+                         <const char *>extra, len(extra))
         return 0
 
     cdef int add_operations(self, bint by_id) except -1:
         cdef Draft *draft = &self.draft
-        cdef bytes extra
         draft.op_bytes = 0
         draft.op_count = 0
         draft.growing = 0
         draft.settle_count = 0
-        for queue, priority, first, count, flags in self.runs:
-            draft_op(draft, ROTA_OP_PUT, priority, queue, first, count, 1 if flags else 0, NULL, 0)
-        self.add_settlements(draft, by_id)
-        for registration, tag in self.tags:
-            extra = registration.encode(tag)
-            draft_op(draft, ROTA_OP_TAG, ROTA_TAG_OWN_PUT if draft.message_count else ROTA_TAG_GET,
-                     registration.queue_number, draft.message_count - 1 if draft.message_count else 0, 0, 0,
-                     <const char *>extra, len(extra))
+        draft.kill_count = 0
+        draft.put_count = 0
+        add_puts(draft, self.journal, self.any_taken)
+        self.any_taken = False
+        self.add_tags()
+        add_settlements(draft, self.journal, by_id)
         draft.token_generation = self.token_generation
         draft.token_number = self.token_number
         return 0
 
     def commit(self):
-        """Write all of it as one commit.  Raises LeaseLost or Killed (then all is aborted), Full, OutcomeUnknown."""
+        """Write all of it as one commit.
+
+        Raises LeaseLost or Killed, whose `id` is the message in question, Full (no room within the timeout of the
+        transaction), QueueStopped, NotFound (a queue was destroyed): then nothing was written and the transaction is
+        rolled back, attempts not counted.  Raises OutcomeUnknown when it is visible and its sync failed.
+        """
         cdef Placed placed
-        cdef bint by_id = False
-        cdef int again = 1
         self.open()
         try:
-            while again:
-                self.add_operations(by_id)
-                if self.draft.op_count == 0:
-                    self.finish(self.store.h.control.log.next_id, self.store.h.control.tail_lsn)
-                    break
-                if draft_seal(&self.draft) != ROTA_OK:
-                    raise MemoryError
-                if self.draft.length > commit_limit(self.store):
-                    self.too_large()
-                again = self.store.submit(&self.draft, SPACE_ANSWER if self.claims or self.foreign else SPACE_PUT,
-                                          &placed, -1.0)
-                by_id = True
-        except BaseException:
-            self.abort(True)
+            if not self.submit(&placed):
+                self.finish(self.store.h.control.log.next_id,
+                            rota_load_acquire_u64(&self.store.h.control.tail_lsn))
+                self.store.settle_seen(self.durability)
+                return
+        except BaseException as error:
+            if self.state == OPEN:
+                self.abort_for(error, True)
             raise
-        if self.state == SETTLED:
-            self.store.settle_seen(self.durability)
-            return
         wake_draft(self.store.h, &self.draft)
         self.finish(placed.base_id, placed.end_lsn)
-        self.store.settle_durability(placed.end_lsn, self.durability)
+        if self.durability is not None or self.store.h.durability:
+            self.store.settle_durability(placed.end_lsn, self.durability)
+
+    cdef int submit(self, Placed *placed) except -1:
+        """1 when it is in the log, 0 when there is nothing to write."""
+        cdef Draft *draft = &self.draft
+        cdef double deadline = -1.0 if self.timeout is None else deadline_of(self.timeout)
+        cdef bint by_id = False
+        cdef int again = 1, space
+        while again:
+            self.add_operations(by_id)
+            if draft.op_count == 0 and draft.failed == 0:
+                return 0
+            if draft_seal(draft) != ROTA_OK:
+                raise MemoryError
+            if draft.length > commit_limit(self.store):
+                raise errors.TransactionTooLarge(
+                    f"the transaction takes {draft.length} bytes, and a commit of this repository at most "
+                    f"{commit_limit(self.store)}: use several", path=self.store.path)
+            space = SPACE_SETTLE if draft.message_count == 0 else \
+                SPACE_ANSWER if draft.settle_count else SPACE_PUT
+            again = self.store.submit(draft, space, placed, deadline)
+            by_id = True
+        return 1
 
     cdef int finish(self, uint64_t base_id, uint64_t lsn) except -1:
-        from rota._core.put import receipt_of
+        cdef PendingReceipt receipt
         self.base_id = base_id
-        self.receipt = receipt_of(self.store, base_id, self.draft.message_count, lsn)
-        self.state = SETTLED
-        for claimed in self.claims + self.foreign:
-            if isinstance(claimed, Batch):
-                (<Batch>claimed).settled()
+        self.end_lsn = lsn
+        self.message_count = self.draft.message_count
+        self.state = DONE
+        for entry in self.journal:
+            if type(entry) is PendingReceipt:
+                receipt = entry
+                receipt.state = COMMITTED
+                receipt.base_id = base_id + receipt.first
+                receipt.lsn = lsn
             else:
-                (<Message>claimed).state = SETTLED
+                settle_entry(entry)
+        self.journal = []
+        self.savepoints = None
         return 0
+
+    @property
+    def receipt(self):
+        """The Receipt of all its puts; None before the commit."""
+        if self.state != DONE:
+            return None
+        if self.made_receipt is None:
+            self.made_receipt = new_receipt(self.store, self.base_id, self.message_count, self.end_lsn)
+        return self.made_receipt
 
     cdef int abort(self, bint excused) except -1:
         """Give the claims back.  One that is lost already is not ours to give."""
-        self.state = 3
-        for claimed in self.foreign:
-            claimed_again(claimed)
-        for claimed in self.claims:
-            claimed_again(claimed)
-            try:
-                if excused:
-                    claimed.release()
-                else:
-                    claimed.nack()
-            except (errors.LeaseLost, errors.Killed):
-                continue
+        cdef list undone = self.journal
+        self.state = ENDED
+        self.journal = []
+        self.savepoints = None
+        give_back(self.store, undo(undone), excused, self.durability)
         return 0
 
-    def rollback(self):
-        """Give everything back; attempts do not count."""
+    cdef int abort_for(self, object error, bint excused) except -1:
+        """The same because of an error, which is what the user must see."""
+        try:
+            self.abort(excused)
+        except errors.RotaError as other:
+            error.add_note(f"rota: what the transaction held could not be given back and returns with the end of its "
+                           f"leases: {other}")
+        return 0
+
+    def rollback(self, bint excused=True):
+        """Give everything back, each message at its old place; `excused=False`: the attempts count."""
         self.open()
-        self.abort(True)
+        self.abort(excused)
+
+    def begin(self):
+        """The transaction itself, which is open from the start: for code that says begin, commit, rollback."""
+        self.open()
+        return self
 
     def __enter__(self):
         self.open()
         return self
 
     def __exit__(self, kind, value, traceback):
-        if self.state != 1:
+        if self.state != OPEN:
             return
         if kind is None:
             self.commit()
         else:
-            self.abort(not issubclass(kind, Exception))
+            self.abort_for(value, not issubclass(kind, Exception))
 
     def __reduce__(self):
         raise TypeError("a transaction belongs to its process and is not pickled")
 
     def __repr__(self):
         return f"<rota.Transaction {('', 'open', 'committed', 'rolled back')[self.state]}: " \
-               f"{self.draft.message_count} puts, {len(self.claims) + len(self.foreign)} settlements>"
-
-
-cdef int claimed_again(object claimed) except -1:
-    """The transaction does not settle it any more."""
-    if isinstance(claimed, Message):
-        if (<Message>claimed).state == IN_TRANSACTION:
-            (<Message>claimed).state = CLAIMED
-        return 0
-    if (<Batch>claimed).state == IN_TRANSACTION:
-        (<Batch>claimed).state = CLAIMED
-    for message in (<Batch>claimed).messages or ():
-        if message is not None:
-            claimed_again(message)
-    return 0
+               f"{self.draft.message_count} puts, {len(self.journal)} operations>"
 
 
 def registration_of(Store store, uint32_t queue, bytes name):

@@ -1,0 +1,20 @@
+# What a transaction did, entry by entry.
+from libc.stdint cimport uint32_t
+
+from rota._core.draft cimport Draft
+from rota._core.message cimport Message
+from rota._core.pending cimport PendingReceipt
+from rota._core.store cimport Store
+
+# First items of the journal's tuples; messages, batches and pending receipts stand in it as they are.
+cdef enum:
+    FOREIGN = 0    # claimed: settled by the commit, claimed outside
+    TAG = 1        # registration, tag
+    OWN = 2        # receipt, message: a message that this transaction put and took
+
+cdef PendingReceipt next_own(list journal, uint32_t queue)
+cdef Message own_message(Store store, Draft *draft, object queue, PendingReceipt receipt)
+cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1
+cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1
+cdef int settle_entry(object entry) except -1
+cdef list undo(list undone)

@@ -1,0 +1,135 @@
+"""The journal of a transaction: its operations in their order; what they become in the commit, and their undoing.
+
+What holds:
+
+1. An entry is a message or a batch that it claimed, the receipt of a put, or a tuple that begins with what it is.
+2. Undoing goes from the end, so what a transaction took of its own puts goes back in order.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from engine.format cimport *
+
+from rota._core.batch cimport Batch
+from rota._core.draft cimport *
+from rota._core.giving cimport claimed_again
+from rota._core.message cimport Message, fill_settle
+from rota._core.pending cimport UNDONE, PendingReceipt, drop_taken
+from rota._core.store cimport Store
+
+cdef enum:
+    SETTLED = 2
+
+
+cdef PendingReceipt next_own(list journal, uint32_t queue):
+    """The receipt whose message this transaction would get next, or None."""
+    cdef PendingReceipt receipt, best = None
+    for entry in journal:
+        if type(entry) is PendingReceipt:
+            receipt = entry
+            if receipt.queue == queue and receipt.taken < receipt.made and not receipt.flags & ROTA_FRAME_DUE \
+                    and (best is None or receipt.level > best.level):
+                best = receipt
+    return best
+
+
+cdef Message own_message(Store store, Draft *draft, object queue, PendingReceipt receipt):
+    cdef rota_frame *frame = <rota_frame *>draft.frames + receipt.first + receipt.taken
+    cdef char *data = <char *>draft.data + frame.offset
+    cdef Message message = Message.__new__(Message)
+    message.store = store
+    message.queue = queue
+    message.run.level = receipt.level
+    message._body = PyBytes_FromStringAndSize(data + frame.attribute_bytes, frame.body_length)
+    if frame.attribute_bytes:
+        message._attributes = PyBytes_FromStringAndSize(data, frame.attribute_bytes)
+    message._time_ns = store.h.os.clock_wall_ns(store.h.os)
+    return message
+
+
+cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1:
+    """PUT operations; those of one lane that follow each other are one."""
+    cdef PendingReceipt receipt, last = None
+    cdef uint32_t count = 0, first = 0
+    cdef uint8_t flags = 0
+    if any_taken:
+        drop_taken(draft, journal)
+    draft.put_count = 0
+    for entry in journal:
+        if type(entry) is not PendingReceipt:
+            continue
+        receipt = entry
+        if receipt.taken == receipt.made:
+            continue
+        if last is not None and (last.queue != receipt.queue or last.level != receipt.level
+                                 or last.created != receipt.created):
+            draft_op(draft, ROTA_OP_PUT, last.level, last.queue, first, count, 1 if flags else 0, NULL, 0)
+            draft_created(draft, last.created)
+            last = None
+        if last is None:
+            first = receipt.first
+            count = 0
+            flags = 0
+        count += receipt.made - receipt.taken
+        flags |= receipt.flags
+        last = receipt
+    if last is not None:
+        draft_op(draft, ROTA_OP_PUT, last.level, last.queue, first, count, 1 if flags else 0, NULL, 0)
+        draft_created(draft, last.created)
+    return 0
+
+
+cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
+    cdef Message message
+    cdef Settle settle
+    cdef object claimed
+    for entry in journal:
+        claimed = entry
+        if type(entry) is tuple:
+            if <int>(<tuple>entry)[0] != FOREIGN:
+                continue
+            claimed = (<tuple>entry)[1]
+        if type(claimed) is Message:
+            message = claimed
+            draft_op(draft, ROTA_OP_ACK, message.run.level, message.run.queue, message.id, message.id, 1, NULL, 0)
+            fill_settle(&settle, &message.run, message.id, message.id, 1, False)
+            draft_settle(draft, &settle)
+        elif type(claimed) is Batch:
+            (<Batch>claimed).add_acks(draft, by_id)
+    return 0
+
+
+cdef int settle_entry(object entry) except -1:
+    """The commit settled what this entry of the journal stands for."""
+    cdef object claimed = entry
+    if type(entry) is tuple:
+        if <int>(<tuple>entry)[0] == TAG:
+            return 0
+        claimed = entry[1] if <int>(<tuple>entry)[0] == FOREIGN else entry[2]
+    if type(claimed) is Message:
+        (<Message>claimed).state = SETTLED
+    elif type(claimed) is Batch:
+        (<Batch>claimed).settled()
+    return 0
+
+
+cdef list undo(list undone):
+    """Undo entries of the journal, the last first; returns the messages and batches that are to be given back."""
+    cdef list claims = []
+    cdef PendingReceipt receipt
+    cdef object entry
+    for entry in reversed(undone):
+        if type(entry) is PendingReceipt:
+            (<PendingReceipt>entry).state = UNDONE
+        elif type(entry) is not tuple:
+            claimed_again(entry)
+            claims.append(entry)
+        elif <int>(<tuple>entry)[0] == FOREIGN:
+            claimed_again(entry[1])
+        elif <int>(<tuple>entry)[0] == OWN:
+            receipt = entry[1]
+            receipt.taken -= 1
+            (<Message>entry[2]).state = SETTLED  # it does not exist any more
+    claims.reverse()
+    return claims
