@@ -171,6 +171,8 @@ cdef extern from "rota/control.h" nogil:
         uint32_t expiring
         uint64_t waiting
         uint32_t blocked_keys
+        uint64_t opened_puts
+        uint64_t opened_bytes
         uint8_t name[256]
         rota_lane lanes[10]
         uint8_t index_text[1024]
@@ -292,6 +294,7 @@ cdef extern from "rota/control.h" nogil:
         uint64_t owner_deaths
         uint64_t reaped_claims
         uint64_t rebuilds
+        uint64_t unreadable
         rota_process processes[2048]
         uint32_t queues[8192]
         rota_segment segments[4096]

@@ -195,7 +195,7 @@ def test_the_documentation_has_every_code() -> None:
     assert rows == {cls.__name__: cls.code for cls in classes if issubclass(cls, rota.RotaError)}
 
 
-@pytest.mark.parametrize("cls", sorted(set(CALLED.values()), key=lambda cls: cls.__name__))
+@pytest.mark.parametrize("cls", sorted(set(CALLED.values()), key=str))
 def test_every_public_name_is_explained(cls: type) -> None:
     """By its own docstring; what a compiled class holds as a plain field, by that of the class."""
     doc = inspect.getdoc(cls) or ""

@@ -24,7 +24,7 @@
 #include "rota/format.h"
 
 #define ROTA_CONTROL_MAGIC 0x314c5443544f5231ull
-#define ROTA_CONTROL_VERSION 2
+#define ROTA_CONTROL_VERSION 3
 #define ROTA_SMALL_PAGE 4096u
 #define ROTA_LARGE_PAGE 65536u
 #define ROTA_PAGES_PER_LARGE 16u
@@ -205,12 +205,7 @@ typedef struct rota_queue {
     /* line 2 (atomic, not undone): waking */
     uint32_t wake_sequence; /* futex */
     uint32_t waiters;  /* that sleep, or are about to */
-    uint64_t gets; /* (loose) */
-    uint64_t acks; /* (loose) */
-    uint64_t nacks; /* (loose) */
-    uint64_t expired; /* (loose) */
-    uint64_t moved; /* (loose) */
-    uint64_t killed; /* (loose) */
+    uint64_t gets, acks, nacks, expired, moved, killed; /* (loose) */
     uint32_t spinners; /* that watch wake_sequence and need no system call to be woken */
     uint32_t reserved2;
     /* line 3 */
@@ -220,7 +215,8 @@ typedef struct rota_queue {
     uint32_t suspects, expiring; /* live messages that are SUSPECT; that have an expiry */
     uint64_t waiting;      /* messages behind an older one of their key */
     uint32_t blocked_keys; /* keys with more than one message: so many may be pushed on the heap by settlements */
-    uint32_t reserved3[5];
+    uint32_t reserved3;
+    uint64_t opened_puts, opened_bytes; /* of the lanes, when the recovery had filled them */
     uint8_t name[256];
     rota_lane lanes[ROTA_PRIORITY_COUNT];
     uint8_t index_text[ROTA_INDEX_BYTES_MAX]; /* definitions */
@@ -396,7 +392,8 @@ typedef struct rota_control {
     uint64_t owner_deaths;
     uint64_t reaped_claims;
     uint64_t rebuilds;
-    uint64_t reserved_statistics[2];
+    uint64_t unreadable; /* messages that the last making of room could not read */
+    uint64_t reserved_statistics;
 
     rota_process processes[ROTA_PROCESS_COUNT_MAX] __attribute__((aligned(4096)));
     uint32_t queues[ROTA_QUEUE_COUNT_MAX] __attribute__((aligned(4096))); /* page of queue n, 0: none */

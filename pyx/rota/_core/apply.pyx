@@ -234,7 +234,8 @@ cdef int apply_move(rota_handle *h, const rota_op *op, const uint8_t *extra, uin
     if terms.count or target.options.order == ROTA_ORDER_HIGHEST:
         flags |= ROTA_SLOT_KEYED
     settle_slot(h, &found, ROTA_SLOT_MOVED)
-    source.moved += 1
+    if op.detail == ROTA_MOVE_EXPIRED:
+        source.expired += 1
     if set_history(h, op.id, op.b, 0) != ROTA_OK:
         return ROTA_DISK_FULL
     save_put_line(h, &target.lanes[level])

@@ -1,4 +1,6 @@
 # Attaching a process to a repository, and detaching it.
+from libc.stdint cimport uint64_t
+
 from engine.handle cimport rota_handle
 from engine.status cimport rota_error
 
@@ -11,4 +13,5 @@ cdef enum:
 
 cdef int attach(rota_handle *h, bint create, rota_error *error) noexcept nogil
 cdef int detach(rota_handle *h, bint orderly, int waits, rota_error *error) noexcept nogil
+cdef uint64_t messages_live(rota_handle *h) noexcept nogil
 cdef int gate_refused(rota_error *error) noexcept nogil

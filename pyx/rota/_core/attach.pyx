@@ -115,6 +115,30 @@ cdef uint32_t stale_generations(rota_handle *h) noexcept nogil:
     return highest
 
 
+cdef void begin_figures(rota_handle *h) noexcept nogil:
+    """What counts since the first process opened the repository begins at 0: the replay counted too."""
+    cdef uint32_t index, level
+    cdef rota_queue *queue
+    for index in range(h.control.queue_count):
+        queue = queue_at(h, index)
+        if queue == NULL:
+            continue
+        queue.acks = queue.nacks = queue.expired = queue.moved = queue.killed = queue.gets = 0
+        for level in range(ROTA_PRIORITY_COUNT):
+            queue.opened_puts += queue.lanes[level].appended
+            queue.opened_bytes += queue.lanes[level].appended_bytes
+
+
+cdef uint64_t messages_live(rota_handle *h) noexcept nogil:
+    """Messages of all queues that are not settled; a hint without the lock."""
+    cdef uint64_t sum = 0
+    cdef uint32_t index
+    for index in range(h.control.queue_count):
+        if queue_at(h, index) != NULL:
+            sum += queue_live(queue_at(h, index))
+    return sum
+
+
 cdef int build(rota_handle *h, rota_error *error) noexcept nogil:
     """Nobody is attached: rebuild the control file, then take over what dead owners held."""
     cdef int status = control_build(h, error)
@@ -137,10 +161,8 @@ cdef int build(rota_handle *h, rota_error *error) noexcept nogil:
         h.control.processes[index].claims = 0
     h.control.state = ROTA_CONTROL_READY
     h.recovery.performed = 1
-    h.recovery.messages = 0
-    for index in range(h.control.queue_count):
-        if queue_at(h, index) != NULL:
-            h.recovery.messages += queue_live(queue_at(h, index))
+    begin_figures(h)
+    h.recovery.messages = messages_live(h)
     return ROTA_OK
 
 

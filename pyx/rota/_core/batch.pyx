@@ -301,8 +301,6 @@ cdef class Batch:
                 draft_end(&draft)
             by_id = True
         self.settled()
-        if queue_at(self.store.h, self.runs[0].queue) != NULL:
-            queue_at(self.store.h, self.runs[0].queue).acks += self.count
 
     cdef int forget(self, id) except -1:
         """A message of this batch was killed: the rest can still be settled."""

@@ -304,6 +304,7 @@ cdef int clean(rota_handle *h, rota_error *error) noexcept nogil:
         if status == ROTA_OK and room_left(h) <= before:
             status = ROTA_FULL
         before = room_left(h)
+    h.control.unreadable = round.unreadable
     if status == ROTA_FULL:
         status = ROTA_OK if room_left(h) > start else rota_fail(
             error, ROTA_FULL, "control", 0, "the repository is full of messages (%u of its segments are free, %llu "

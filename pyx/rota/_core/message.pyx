@@ -279,7 +279,7 @@ cdef class Message:
             self.killed()
             raise
         self.state = SETTLED
-        count_ack(h, self.run.queue)
+        wake_group(h, self.run.queue)
         if rota_load_relaxed_u32(&h.control.space_waiters):
             wake_draft(h, &draft)
         self.store.settle_durability(placed.end_lsn, durability)
@@ -377,12 +377,11 @@ cdef class Message:
         return f"<rota.Message {self.id} {state} attempt {self.attempts} {text}>"
 
 
-cdef void count_ack(rota_handle *h, uint32_t number) noexcept nogil:
+cdef void wake_group(rota_handle *h, uint32_t number) noexcept nogil:
+    """After an ack the next message of its key may be ready."""
     cdef rota_queue *queue = queue_at(h, number)
-    if queue != NULL:
-        queue.acks += 1
-        if queue.options.order == ROTA_ORDER_GROUP:
-            wake_queue(h, queue)  # the next message of its key may be ready
+    if queue != NULL and queue.options.order == ROTA_ORDER_GROUP:
+        wake_queue(h, queue)
 
 
 def submit_ops(Store store, list ops, durability=None):

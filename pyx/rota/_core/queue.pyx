@@ -342,8 +342,6 @@ cdef class Queue:
         try:
             draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>self.number, id, 0, 0, NULL, 0)
             submit_settle(self.store, &draft, "sync")
-            if queue_at(self.store.h, self.number) != NULL:
-                queue_at(self.store.h, self.number).killed += 1
         finally:
             draft_end(&draft)
         return True
@@ -437,8 +435,8 @@ cdef class Queue:
             "name": self.name, "state": "stopped" if q.state == ROTA_QUEUE_STOPPED else "open",
             "ready": queue_ready(q), "delayed": delayed, "claimed": q.claimed, "parked": parked,
             "waiting": q.waiting,
-            "total": queue_live(q), "puts": puts, "gets": q.gets, "acks": q.acks, "nacks": q.nacks,
-            "killed": q.killed, "expired": q.expired, "moved": q.moved, "bytes": size,
+            "total": queue_live(q), "puts": puts - q.opened_puts, "gets": q.gets, "acks": q.acks, "nacks": q.nacks,
+            "killed": q.killed, "expired": q.expired, "moved": q.moved, "bytes": size - q.opened_bytes,
             "max_messages": q.options.max_messages or None, "max_attempts": q.options.max_attempts or None,
             "lease": q.options.lease_ns / 1e9, "error_queue_number": q.options.error_queue,
             "order": ("skip", "group", "strict", "highest")[q.options.order], "volatile": bool(q.options.is_volatile),

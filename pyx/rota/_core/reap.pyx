@@ -454,7 +454,6 @@ cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rot
     if status == ROTA_OK:
         status = append_settling(h, &draft, False, &placed, error)
     if status == ROTA_OK:
-        queue.expired += count
         wake_draft(h, &draft)
     draft_end(&draft)
     return status

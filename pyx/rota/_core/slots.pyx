@@ -88,6 +88,17 @@ cdef void leave_index(rota_handle *h, Found *found) noexcept nogil:
         make_ready(h, &other, order_of(h, other.slot))  # room for the push was made by note_blocked()
 
 
+cdef inline void count_end(rota_queue *queue, unsigned state, uint64_t count) noexcept nogil:
+    if state == ROTA_SLOT_ACKED:
+        queue.acks += count
+    elif state == ROTA_SLOT_KILLED:
+        queue.killed += count
+    elif state == ROTA_SLOT_EXPIRED:
+        queue.expired += count
+    else:
+        queue.moved += count
+
+
 cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nogil:
     """End one live message: ACKED, KILLED, EXPIRED or MOVED."""
     cdef unsigned flags = rota_slot_flags(found.slot.word)
@@ -111,6 +122,7 @@ cdef void settle_slot(rota_handle *h, Found *found, unsigned state) noexcept nog
             found.queue.expiring -= 1
     set_word(h, found.slot, rota_slot_with_state(found.slot.word, state))
     found.lane.settled += 1
+    count_end(found.queue, state, 1)
     rota_save(h, found.page)
     found.page.dead += 1
     if found.page.kind == ROTA_PAGE_CHUNK:
@@ -224,6 +236,7 @@ cdef uint64_t settle_range(rota_handle *h, rota_queue *queue, uint32_t level, ui
         number = next_number
         at.index = 0
         steps += 1
+    count_end(queue, state, ended)
     return ended
 
 

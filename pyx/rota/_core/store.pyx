@@ -23,7 +23,7 @@ from engine.platform cimport *
 from engine.status cimport *
 
 from rota._core.append cimport NEED_SEGMENT, NEED_SPACE, Placed, SPACE_PUT, append_locked, short_of_segments
-from rota._core.attach cimport GATE_PATIENT, detach
+from rota._core.attach cimport GATE_PATIENT, detach, messages_live
 from rota._core.checkpoint cimport JOB_SLICES, job_refused
 from rota._core.clean cimport reclaim
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_taken, lock_try
@@ -331,11 +331,11 @@ cdef class Store:
         return {
             "path": self.path, "capacity": c.capacity, "segment_size": c.segment_size, "segments": c.segment_count,
             "free_segments": c.free_segment_count, "tail_lsn": c.tail_lsn, "durable_lsn": c.durable_lsn,
-            "next_id": c.log.next_id, "epoch": c.epoch, "commits": c.log.commits, "messages": c.log.messages,
+            "next_id": c.log.next_id, "epoch": c.epoch, "commits": c.log.commits, "messages": messages_live(self.h),
             "stored_bytes": c.stored_bytes, "raw_bytes": c.raw_bytes, "compressed_bytes": c.compressed_bytes,
             "syncs": c.syncs, "sync_seconds": c.sync_ns / 1e9, "processes": tuple(pids),
             "owner_deaths": c.owner_deaths, "reaped_claims": c.reaped_claims, "checkpoints": c.checkpoints,
-            "failed": bool(c.failed),
+            "failed": bool(c.failed), "unreadable": c.unreadable,
         }
 
     def recovery(self):
