@@ -42,6 +42,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_SLOT_CLAIMED
         ROTA_SLOT_ELSEWHERE
         ROTA_SLOT_TAKEN
+        ROTA_SLOT_HEAPED
     enum:
         ROTA_PAGE_FREE
         ROTA_PAGE_CHUNK

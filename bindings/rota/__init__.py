@@ -13,6 +13,7 @@ Layers: `rota._core` (compiled: the log and what owns it) under the modules of t
 
 from __future__ import annotations
 
+from rota._core import finding as _finding  # noqa: F401  (puts itself behind find() and get(where=))
 from rota._core.batch import Batch
 from rota._core.message import Message
 from rota._core.pending import PendingReceipt
@@ -52,14 +53,15 @@ from rota.errors import (
     TransactionTooLarge,
     VersionMismatch,
 )
+from rota.expressions import Expression, Field, header, key
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
-    "Batch", "Durability", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt", "Registration",
-    "Repository", "Savepoint", "Transaction", "open",
+    "Batch", "Durability", "Expression", "Field", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt",
+    "Registration", "Repository", "Savepoint", "Transaction", "header", "key", "open",
     "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",

@@ -145,7 +145,7 @@ class Machine(RuleBasedStateMachine):
         for name in QUEUES:
             come = [id for id in live[name] if id not in self.queues[name]]
             self.queues[name] = [id for id in self.queues[name] if id in live[name]] + come
-        expected = {}
+        expected: dict[str, list[tuple[int, int, list[int]]]] = {}
         for name, ids in self.queues.items():
             lists: dict[Any, list[int]] = defaultdict(list)
             for id in ids:
@@ -154,8 +154,8 @@ class Machine(RuleBasedStateMachine):
                         lists[ordinal, group(value)].append(id)
             expected[name] = sorted((0, ordinal, found) for (ordinal, _), found in lists.items())
         seen = {name: sorted(found) for name, found in self.call("seen").items()}
-        for lists in (seen, expected):  # several may have moved since
-            lists["plain.errors"] = sorted((0, ordinal, sorted(ids)) for _, ordinal, ids in lists["plain.errors"])
+        for shown in (seen, expected):  # several may have moved since
+            shown["plain.errors"] = sorted((0, field, sorted(found)) for _, field, found in shown["plain.errors"])
         assert seen == expected
         for name, figures in self.call("figures").items():
             states = sum(figures[state] for state in ("ready", "delayed", "claimed", "parked", "waiting"))

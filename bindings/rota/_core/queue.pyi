@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack, final
 
 from typing_extensions import Buffer
@@ -6,9 +6,12 @@ from typing_extensions import Buffer
 from rota._core.batch import Batch
 from rota._core.message import Message
 from rota._core.put import Receipt
+from rota.expressions import Expression, Value
 from rota.registration import Registration
 from rota.repository import ChangeableOptions, Durability, Repository
 from rota.statistics import QueueStatistics
+
+finding: Any
 
 @final
 class Queue:
@@ -40,7 +43,16 @@ class Queue:
         compression: Literal["lz4", "none"] | None = None,
     ) -> Receipt: ...
     def put_array(self, array: Any, timeout: float | None = None, durability: Durability | None = None) -> Receipt: ...
-    def get(self, timeout: float | None = None) -> Message: ...
+    def get(
+        self, timeout: float | None = None, where: Expression | Callable[[Message], object] | None = None
+    ) -> Message: ...
+    def find(
+        self,
+        key: bytes | str | None = None,
+        header: Mapping[str, Value] | None = None,
+        where: Expression | Callable[[Message], object] | None = None,
+        limit: int = 100,
+    ) -> list[Message]: ...
     def get_nowait(self) -> Message: ...
     def get_many(self, count: int, timeout: float | None = 0, durable_only: bool = False) -> Batch: ...
     def get_array(self, count: int, dtype: Any, timeout: float | None = 0) -> Batch: ...

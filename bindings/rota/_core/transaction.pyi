@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -11,6 +11,7 @@ from rota._core.put import Receipt
 from rota._core.queue import Queue
 from rota._core.savepoint import Savepoint
 from rota._core.store import Store
+from rota.expressions import Expression
 from rota.registration import Registration
 from rota.repository import Durability, Repository
 
@@ -30,7 +31,12 @@ class Transaction:
     def durability(self) -> str | None: ...
     @property
     def receipt(self) -> Receipt | None: ...
-    def get(self, queue: Queue, timeout: float | None = 0) -> Message: ...
+    def get(
+        self,
+        queue: Queue,
+        timeout: float | None = 0,
+        where: Expression | Callable[[Message], object] | None = None,
+    ) -> Message: ...
     def get_many(self, queue: Queue, count: int, timeout: float | None = 0) -> Batch: ...
     def put(
         self,

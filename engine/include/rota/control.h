@@ -42,7 +42,7 @@ typedef struct rota_undo {
 } rota_undo;
 _Static_assert(sizeof(rota_undo) == 72, "undo");
 
-/* A message's place: cell (28 bits) | file (16) << 28 | state (4) << 44 | flags (8) << 48. */
+/* A message's place: cell (28 bits) | file (16) << 28 | state (4) << 44 | flags (16) << 48. */
 typedef struct rota_slot {
     uint64_t id;
     uint64_t word;
@@ -70,20 +70,21 @@ enum rota_slot_flag {
     ROTA_SLOT_CLAIMED = 32,   /* RETURNED and handed out */
     ROTA_SLOT_ELSEWHERE = 64, /* its queue is not the one that its frame names */
     ROTA_SLOT_TAKEN = 128,    /* left FRESH by a claim of its own, which the log does not know: no range spans it */
+    ROTA_SLOT_HEAPED = 256,   /* the heap of its lane has an entry of it, true or out of date */
 };
 
 static inline uint64_t rota_slot_word(uint32_t file, uint64_t cell, unsigned state, unsigned flags) {
-    return (cell & 0xfffffffu) | (uint64_t)(file & 0xffffu) << 28 | (uint64_t)(state & 15u) << 44 | (uint64_t)(flags & 255u) << 48;
+    return (cell & 0xfffffffu) | (uint64_t)(file & 0xffffu) << 28 | (uint64_t)(state & 15u) << 44 | (uint64_t)(flags & 65535u) << 48;
 }
 static inline uint64_t rota_slot_cell(uint64_t word) { return word & 0xfffffffu; }
 static inline uint32_t rota_slot_file(uint64_t word) { return (uint32_t)(word >> 28) & 0xffffu; }
 static inline unsigned rota_slot_state(uint64_t word) { return (unsigned)(word >> 44) & 15u; }
-static inline unsigned rota_slot_flags(uint64_t word) { return (unsigned)(word >> 48) & 255u; }
+static inline unsigned rota_slot_flags(uint64_t word) { return (unsigned)(word >> 48); }
 static inline uint64_t rota_slot_with_state(uint64_t word, unsigned state) {
     return (word & ~(15ull << 44)) | (uint64_t)state << 44;
 }
 static inline uint64_t rota_slot_with_flags(uint64_t word, unsigned flags) {
-    return (word & ~(255ull << 48)) | (uint64_t)flags << 48;
+    return (word & ~(65535ull << 48)) | (uint64_t)flags << 48;
 }
 static inline uint64_t rota_slot_place(uint64_t word) { return word & 0xfffffffffffull; } /* file and cell */
 static inline int rota_slot_live(uint64_t word) {

@@ -1,8 +1,11 @@
 # Hand-outs: claim, show, settle, return unshown.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from engine.control cimport rota_claim, rota_queue, rota_slot_ref
+from engine.control cimport (ROTA_CLAIM_ACTIVE, ROTA_CLAIM_SUSPECT, rota_claim, rota_process, rota_queue, rota_slot,
+                             rota_slot_ref)
+from engine.failpoint cimport ROTA_AT_CLAIM_ACTIVE, ROTA_AT_CLAIM_CURSOR, rota_failpoint
 from engine.handle cimport rota_handle
+from engine.pool cimport rota_save, rota_settle_undo
 from engine.status cimport rota_error
 
 from rota._core.draft cimport Settle
@@ -28,6 +31,8 @@ ctypedef struct Wanted:
     uint64_t lease_ns
     uint8_t durable_only
     uint8_t show            # the bodies reach user code at once (a get of one message)
+    uint64_t term           # not 0: the first message of the list of this term
+    uint64_t id             # not 0: this message
 
 ctypedef struct Claimed:
     uint32_t count
@@ -36,4 +41,30 @@ ctypedef struct Claimed:
 
 cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed,
                       rota_error *error) noexcept nogil
+cdef int claim_refused(rota_handle *h, rota_queue *queue, uint64_t *now_ns, rota_error *error) noexcept nogil
+cdef uint32_t take_record(rota_handle *h) noexcept nogil
+cdef bint has_expired(rota_handle *h, const rota_slot *slot, uint64_t now_ns) noexcept nogil
+cdef bint slot_durable(rota_handle *h, uint64_t word, uint64_t durable) noexcept nogil
+cdef void counts_of(rota_handle *h, const rota_slot *slot, Run *run) noexcept nogil
+cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *run, const Wanted *wanted,
+                       unsigned flags) noexcept nogil
 cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexcept nogil
+
+
+cdef inline void finish_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *run, const Wanted *wanted,
+                               unsigned flags, Claimed *claimed) noexcept nogil:
+    """The slots are taken: write the record, make it ACTIVE, end the section."""
+    cdef rota_process *process = &h.control.processes[h.process]
+    write_record(h, queue, index, run, wanted, flags)
+    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_CURSOR)
+    rota_save(h, process)
+    process.claims += 1
+    if flags & ROTA_CLAIM_SUSPECT:
+        process.suspect_held = 1
+    rota_save(h, &queue.due)
+    queue.claimed += run.count
+    h.claims[index].state = ROTA_CLAIM_ACTIVE
+    rota_settle_undo(h)
+    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_ACTIVE)
+    claimed.count += run.count
+    claimed.run_count += 1

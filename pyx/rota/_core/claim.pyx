@@ -97,6 +97,8 @@ cdef const rota_heap_entry *returned_top(rota_handle *h, rota_queue *queue, rota
                 and slot.id == top.id and rota_slot_state(slot.word) == ROTA_SLOT_RETURNED \
                 and not rota_slot_flags(slot.word) & ROTA_SLOT_CLAIMED:
             return top
+        if slot.id == top.id and rota_slot_flags(slot.word) & ROTA_SLOT_HEAPED:
+            set_word(h, slot, rota_slot_with_flags(slot.word, rota_slot_flags(slot.word) & ~<unsigned>ROTA_SLOT_HEAPED))
         rota_heap_pop(h, &lane.heap)
         top = rota_heap_top(h, &lane.heap)
     return NULL
@@ -133,7 +135,7 @@ cdef bint has_expired(rota_handle *h, const rota_slot *slot, uint64_t now_ns) no
     return record != NULL and record.a <= now_ns
 
 
-cdef inline bint slot_durable(rota_handle *h, uint64_t word, uint64_t durable) noexcept nogil:
+cdef bint slot_durable(rota_handle *h, uint64_t word, uint64_t durable) noexcept nogil:
     cdef uint64_t first = h.control.segments[rota_slot_file(word) % ROTA_SEGMENT_COUNT_MAX].first_lsn
     return first - first % h.segment_size + rota_slot_cell(word) * ROTA_CELL < durable
 
@@ -167,6 +169,8 @@ cdef uint32_t take_range(rota_handle *h, rota_lane *lane, const Wanted *wanted, 
                         return taken
                     taken += 1
                     run.last_id = slot.id
+                elif rota_slot_flags(slot.word) & ROTA_SLOT_TAKEN and rota_slot_live(slot.word):
+                    return taken  # a replay would take it for one of the range
                 lane.cursor_index += 1
         if lane.cursor_index >= count:
             if lane.cursor == lane.tail or page.kind != ROTA_PAGE_CHUNK:
@@ -202,20 +206,26 @@ cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *r
         record.shown = record.shown | <uint32_t>(run.last_id - run.first_id + 1)
 
 
+cdef void counts_of(rota_handle *h, const rota_slot *slot, Run *run) noexcept nogil:
+    """How often a message was handed out before."""
+    cdef const rota_record *history = NULL
+    if rota_slot_flags(slot.word) & ROTA_SLOT_HISTORY:
+        history = rota_table_find(h, &h.control.tables[ROTA_TABLE_HISTORY], slot.id)
+    run.handouts = <uint32_t>history.a if history != NULL else 0
+    run.excused = <uint32_t>(history.a >> 32) if history != NULL else 0
+
+
 cdef void take_single(rota_handle *h, rota_queue *queue, rota_lane *lane, const rota_heap_entry *top,
                       Run *run) noexcept nogil:
     """The top of the heap is handed out, with its counts."""
     cdef rota_slot *slot = rota_slot_at(h, top.slot)
-    cdef rota_record *history = NULL
+    cdef unsigned flags = rota_slot_flags(slot.word) & ~<unsigned>ROTA_SLOT_HEAPED
     run.first = top.slot
     run.first_id = top.id
     run.last_id = top.id
-    if rota_slot_flags(slot.word) & ROTA_SLOT_HISTORY:
-        history = rota_table_find(h, &h.control.tables[ROTA_TABLE_HISTORY], top.id)
-    run.handouts = <uint32_t>history.a if history != NULL else 0
-    run.excused = <uint32_t>(history.a >> 32) if history != NULL else 0
+    counts_of(h, slot, run)
     rota_heap_pop(h, &lane.heap)
-    set_word(h, slot, rota_slot_with_flags(slot.word, rota_slot_flags(slot.word) | ROTA_SLOT_CLAIMED))
+    set_word(h, slot, rota_slot_with_flags(slot.word, flags | ROTA_SLOT_CLAIMED))
     lane.returned -= 1
 
 
@@ -268,40 +278,36 @@ cdef int claim_one_run(rota_handle *h, rota_queue *queue, uint32_t level, const 
             h.control.claim_free = index + 1
             return 0
         lane.consumed += run.count
-    write_record(h, queue, index, run, wanted, flags)
-    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_CURSOR)
-    rota_save(h, process)
-    process.claims += 1
-    if flags & ROTA_CLAIM_SUSPECT:
-        process.suspect_held = 1
-    rota_save(h, &queue.due)
-    queue.claimed += run.count
-    h.claims[index].state = ROTA_CLAIM_ACTIVE
-    rota_settle_undo(h)
-    rota_failpoint(h.failpoints, ROTA_AT_CLAIM_ACTIVE)
-    claimed.count += run.count
-    claimed.run_count += 1
+    finish_record(h, queue, index, run, wanted, flags, claimed)
     return -2 if flags & ROTA_CLAIM_SUSPECT else 1
+
+
+cdef int claim_refused(rota_handle *h, rota_queue *queue, uint64_t *now_ns, rota_error *error) noexcept nogil:
+    """Whether nothing may be handed out to this process, whatever is ready.  Messages that are due become ready."""
+    now_ns[0] = h.os.clock_wall_coarse_ns(h.os)
+    if queue.state == ROTA_QUEUE_STOPPED:
+        return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
+    if h.control.failed:
+        return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if h.control.log.time_ns > now_ns[0]:
+        now_ns[0] = h.control.log.time_ns
+    if queue.due.size and rota_pool_room(h) >= ROOM_FOR_RETURNS:
+        release_due(h, queue, now_ns[0])
+    if h.control.processes[h.process].suspect_held \
+            or (queue.options.order == ROTA_ORDER_STRICT and queue.claimed):
+        return ROTA_EMPTY
+    return ROTA_OK
 
 
 cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed,
                       rota_error *error) noexcept nogil:
     """Hand out up to wanted.count messages; ROTA_EMPTY when there is none."""
-    cdef uint64_t now_ns = h.os.clock_wall_coarse_ns(h.os)
+    cdef uint64_t now_ns = 0
     cdef uint32_t level
-    cdef int taken
+    cdef int taken = claim_refused(h, queue, &now_ns, error)
     memset(claimed, 0, sizeof(Claimed))
-    if queue.state == ROTA_QUEUE_STOPPED:
-        return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
-    if h.control.failed:
-        return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
-    if h.control.log.time_ns > now_ns:
-        now_ns = h.control.log.time_ns
-    if queue.due.size and rota_pool_room(h) >= ROOM_FOR_RETURNS:
-        release_due(h, queue, now_ns)
-    if h.control.processes[h.process].suspect_held \
-            or (queue.options.order == ROTA_ORDER_STRICT and queue.claimed):
-        return ROTA_EMPTY
+    if taken != ROTA_OK:
+        return taken
     for level in range(9, -1, -1):
         while claimed.count < wanted.count and claimed.run_count < wanted.run_size \
                 and lane_ready(&queue.lanes[level]):

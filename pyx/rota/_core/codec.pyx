@@ -25,7 +25,8 @@ def _attribute(int kind, bytes value):
     return _HEAD.pack(kind, 0, len(value)) + value
 
 
-def _value(name, value):
+def encode_value(name, value):
+    """(kind, bytes) of a header's value.  Raises TypeError."""
     if isinstance(value, bool):
         return _BOOLEAN, b"\1" if value else b"\0"
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -45,7 +46,7 @@ def encode_headers(headers):
     for name, value in headers.items():
         if not isinstance(name, str):
             raise TypeError(f"names of headers are str, not {type(name).__name__}")
-        kind, data = _value(name, value)
+        kind, data = encode_value(name, value)
         label = name.encode("utf-8", "surrogatepass")
         parts.append(_HEADER.pack(kind, 0, len(label), len(data)) + label + data)
     return b"".join(parts)

@@ -22,6 +22,10 @@ from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.segment cimport segment_base, segment_map
 
 
+cdef enum:
+    LOOKS = 8
+
+
 cdef bint frame_attributes(rota_handle *h, uint64_t word, rota_frame *frame, uint8_t *attributes) noexcept nogil:
     """The frame header and the attributes (at most 64 KiB) at the place of a slot; False when they do not check."""
     cdef rota_error ignored
@@ -45,34 +49,45 @@ cdef bint frame_attributes(rota_handle *h, uint64_t word, rota_frame *frame, uin
     return sum == frame.crc
 
 
-cdef uint64_t place_of(rota_handle *h, uint32_t source, uint64_t id) noexcept nogil:
-    """The slot's word of a live message, or 0."""
+cdef bint frame_is(rota_handle *h, uint64_t word, const rota_frame *frame, uint64_t id) noexcept nogil:
+    """Whether the frame at the place of a slot is that of this message."""
+    cdef rota_commit_header header
+    cdef uint64_t start = rota_slot_cell(word) * ROTA_CELL - frame.back
+    if frame.flags & ROTA_FRAME_COPIED:
+        return frame.id == id
+    return h.os.copy_guarded(h.os, &header, segment_base(h, rota_slot_file(word)) + start, sizeof(header)) == ROTA_OK \
+        and header.base_id + (frame.back - sizeof(header) - header.op_bytes) // ROTA_CELL == id
+
+
+cdef uint64_t place_of(rota_handle *h, uint32_t source, uint64_t id, bint locked) noexcept nogil:
+    """The slot's word of a live message, or 0.  Without the lock it may be anything: the frame says whose it is."""
     cdef rota_queue *queue
     cdef rota_error ignored
     cdef Found found
     cdef uint64_t word = 0
-    if lock_enter(h, &ignored) != ROTA_OK:
+    if locked and lock_enter(h, &ignored) != ROTA_OK:
         return 0
     queue = queue_at(h, source)
-    if queue != NULL and find(h, queue, id, &found) and rota_slot_live(found.slot.word):
+    if queue != NULL and find(h, queue, id, &found) and found.slot.id == id and rota_slot_live(found.slot.word):
         word = found.slot.word
-    lock_leave(h)
+    if locked:
+        lock_leave(h)
     return word
 
 
 cdef bint terms_for(rota_handle *h, uint32_t source, uint64_t id, const rota_queue *target,
                     rota_terms *terms) noexcept nogil:
-    """The terms of a message in the index of that queue.  A frame that is copied meanwhile is looked for again."""
+    """The terms of a message in the index of that queue.  One that is copied meanwhile is looked for again; the lock,
+    which the caller may have to wait for with the GIL, is the last resort."""
     cdef uint8_t attributes[65536]
     cdef rota_frame frame
-    cdef uint64_t word = place_of(h, source, id), before = 0
-    while word and rota_slot_place(word) != before:
-        if frame_attributes(h, word, &frame, attributes) \
-                and rota_slot_place(place_of(h, source, id)) == rota_slot_place(word):
+    cdef uint64_t word
+    cdef int i
+    for i in range(LOOKS):
+        word = place_of(h, source, id, i == LOOKS - 1)
+        if word and frame_attributes(h, word, &frame, attributes) and frame_is(h, word, &frame, id):
             queue_terms(h, target, attributes, frame.attribute_bytes, terms)
             return True
-        before = rota_slot_place(word)
-        word = place_of(h, source, id)
     return False
 
 

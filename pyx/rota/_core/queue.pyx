@@ -47,6 +47,7 @@ cdef enum:
     RUNS = 64
 
 # The same objects as the defaults of put(): constants of one module are one object.
+finding = None  # the module of that name, which needs this one first, puts itself here
 cdef object ZERO = 0
 cdef object NO_DELAY = 0.0
 
@@ -185,19 +186,25 @@ cdef class Queue:
             PyErr_CheckSignals()
             queue = self.native()
 
-    def get(self, timeout=None):
+    def get(self, timeout=None, where=None):
         """Claim the next message, waiting for one (`timeout` seconds; None: for ever).
 
-        Raises Empty, QueueStopped, Corrupt, LogFailed.
+        `where` is a condition (of rota.key and rota.header()) or a callable(message), run outside the lock.  An == on
+        an indexed field takes the first of its list; else at most 1,000 messages are looked at, those that an index
+        names or the ready ones at the front.  Raises Empty, QueueStopped, Corrupt, LogFailed; StateError for a condition
+        on a queue of order "strict".
         """
         cdef Wanted wanted
         cdef Claimed claimed
         cdef Run run
         self.store.check_writable()
+        if where is not None:
+            return finding.get_where(self, where, timeout)
         wanted.count = 1
         wanted.run_size = 1
         wanted.durable_only = 0
         wanted.show = 1
+        wanted.term = wanted.id = 0
         self.claim(&wanted, &run, &claimed, -1.0 if timeout is None else deadline_of(timeout), True)
         return new_message(self.store, self, &run, run.first_id, run.first)
 
@@ -220,6 +227,7 @@ cdef class Queue:
         wanted.run_size = RUNS if count > RUNS else count
         wanted.durable_only = durable_only
         wanted.show = 0
+        wanted.term = wanted.id = 0
         runs = <Run *>malloc(wanted.run_size * sizeof(Run))
         if runs == NULL:
             raise MemoryError
@@ -324,6 +332,15 @@ cdef class Queue:
             message.run.handouts = <uint32_t>record.a
             message.run.excused = <uint32_t>(record.a >> 32)
         return message
+
+    def find(self, key=None, header=None, where=None, uint32_t limit=100):
+        """Messages that are meant, looked at without a claim, whoever holds them: a list of Message.
+
+        `key`, `header` (a dict of names and values) and `where` (a condition or a callable(message)) must all hold.
+        Where an index tells which messages may be meant, at most `limit` of them are looked at, high priorities first,
+        each in the order of arrival; else the `limit` oldest messages of the queue.
+        """
+        return finding.find_messages(self, key, header, where, limit)
 
     def kill(self, uint64_t id):
         """Delete the message of that id, also one in flight, whose holder's next call raises Killed.

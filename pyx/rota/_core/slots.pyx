@@ -268,8 +268,10 @@ cdef int make_ready(rota_handle *h, Found *found, uint64_t order) noexcept nogil
         rota_save(h, &found.queue.due)
         found.queue.waiting += 1
         return 0
-    set_word(h, found.slot, rota_slot_with_flags(word, flags))
+    set_word(h, found.slot, rota_slot_with_flags(word, flags | ROTA_SLOT_HEAPED))
     found.lane.returned += 1
+    if flags & ROTA_SLOT_HEAPED:
+        return 0  # its entry was left behind by a claim that chose it
     result = rota_heap_push(h, &found.lane.heap, order, found.slot.id, rota_ref(found.number, found.index))
     if grouped and result == 0:
         result = rota_heap_reserve(h, &found.lane.heap, found.queue.blocked_keys)

@@ -119,8 +119,10 @@ cdef class Transaction:
         self.operations += operations
         return 0
 
-    def get(self, Queue queue, timeout=0):
+    def get(self, Queue queue, timeout=0, where=None):
         """Claim the next message; the commit settles it, an abort puts it back.  Raises Empty, QueueStopped.
+
+        `where` as in Queue.get(); it is asked of committed messages only.
 
         When none is ready it takes one that this transaction itself put there (not a delayed one, and not in a queue of
         order "strict" or "group"), the highest priority first.  Such a message has the id 0, since neither it nor the
@@ -131,7 +133,10 @@ cdef class Transaction:
         self.own(queue.store)
         self.room(64, 1)
         try:
-            if self.own_queues and self.own_queues >> (queue.number & 63) & 1:
+            if where is not None:
+                message = queue.get(timeout, where)
+                self.journal.append(message)
+            elif self.own_queues and self.own_queues >> (queue.number & 63) & 1:
                 message = self.get_beside_own(queue, timeout)
             else:
                 message = queue.get(timeout)

@@ -19,6 +19,7 @@ from engine.failpoint cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
+from rota._core.choosing cimport claim_chosen
 from rota._core.claim cimport claim_locked
 from rota._core.lane cimport queue_ready
 from rota._core.lock cimport lock_leave
@@ -41,7 +42,10 @@ cdef int claim_attempt(rota_handle *h, rota_queue *queue, const Wanted *wanted, 
     cdef int status
     if locked != ROTA_OK:
         return locked
-    status = claim_locked(h, queue, wanted, runs, claimed, error)
+    if wanted.term or wanted.id:
+        status = claim_chosen(h, queue, wanted, runs, claimed, error)
+    else:
+        status = claim_locked(h, queue, wanted, runs, claimed, error)
     lock_leave(h)
     return status
 
