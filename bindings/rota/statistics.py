@@ -11,12 +11,12 @@ __all__ = ["QueueStatistics", "Recovery", "RepositoryStatistics"]
 class QueueStatistics:
     """One queue: what lies in it now, and what happened since the repository was opened by the first process.
 
-    Counts are messages.  Now: `ready` to be taken, `delayed` until later, `claimed` by somebody, `parked` since they
-    are damaged or no error queue takes them, `waiting` for an older one of their key, `total` of these.  Since then:
-    `puts` (and what was moved here), `gets` (each hand-out), `acks` (by transactions and purge() too), `nacks` (and
-    releases), `killed`, `expired`, `moved` (to another queue, for whatever reason).  `bytes` is about the size of the bodies
-    put; `oldest_at` is seconds since the epoch (None: empty); `state` is "open" or "stopped"; `lease` is seconds; an
-    option that is None is no bound.
+    Counts are messages.  Now: `ready` to be taken, `delayed` until later, `claimed` by somebody, `parked` since
+    they are damaged or no error queue takes them, `waiting` for an older one of their key, `total` of these.  Since
+    then: `puts` (and what was moved here), `gets` (each hand-out), `acks` (by transactions and purge() too),
+    `nacks` (and releases), `killed`, `expired`, `moved` (to another queue, for whatever reason).  `bytes` is about
+    the size of the bodies put; `oldest_at` is seconds since the epoch (None: empty); `state` is "open" or
+    "stopped"; `lease` is seconds; an option that is None is no bound.
     """
 
     name: str
@@ -46,10 +46,11 @@ class QueueStatistics:
 class RepositoryStatistics:
     """The repository as a whole; sizes in bytes, positions are LSNs, `sync_seconds` is the total time of all syncs.
 
-    `messages` are not settled yet, in all queues; `unreadable` ones of them the last making of room met, whose bytes are
-    damaged; `commits` counts what the first open replayed too.  `raw_bytes` and `compressed_bytes` compare compressed batches with their bodies.  `processes` are the pids attached;
-    `owner_deaths` counts holders of the lock that died in it, `reaped_claims` claims taken from dead processes.
-    `failed`: a sync failed, and all must reopen.
+    `messages` are not settled yet, in all queues; `unreadable` ones of them the last making of room met, whose
+    bytes are damaged; `commits` counts what the first open replayed too.  `raw_bytes` and `compressed_bytes`
+    compare compressed batches with their bodies.  `processes` are the pids attached; `owner_deaths` counts holders
+    of the lock that died in it, `reaped_claims` claims taken from dead processes. `failed`: a sync failed, and all
+    must reopen.
     """
 
     path: str
