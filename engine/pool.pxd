@@ -36,7 +36,11 @@ cdef extern from "rota/heap.h" nogil:
     void rota_heap_pop(const rota_handle *h, rota_heap *heap) noexcept
 
 cdef extern from "rota/table.h" nogil:
+    enum:
+        ROTA_TABLE_DEPTH_MAX
     const uint32_t ROTA_TABLE_RECORDS_MAX
     rota_record *rota_table_find(const rota_handle *h, const rota_table *table, uint64_t key) noexcept
     rota_record *rota_table_put(const rota_handle *h, rota_table *table, uint64_t key) noexcept
+    uint32_t *rota_table_buckets(rota_page *root) noexcept
+    rota_record *rota_bucket_records(rota_page *bucket) noexcept
     void rota_table_remove(const rota_handle *h, rota_table *table, uint64_t key) noexcept

@@ -193,6 +193,13 @@ class Replay:
                 del self.queues[number]
                 for id in [id for id, state in self.states.items() if state.queue == number]:
                     del self.states[id]
+                for key in [key for key in self.registrations if key[0] == number]:
+                    del self.registrations[key]
+
+    def _of_queue(self, operation: Operation, commit: Commit) -> bool:
+        """Whether the queue that it names is the one of that number: an image may know a later one."""
+        known = self.queues.get(operation.queue)
+        return known is not None and bool(known["created_lsn"] <= commit.lsn)
 
     def _fence(self, operation: Operation, commit: Commit) -> None:
         if operation.queue in self.queues:
@@ -205,17 +212,20 @@ class Replay:
         return operation.queue, operation.fields["name"].encode("utf-8", "surrogateescape")
 
     def _register(self, operation: Operation, commit: Commit) -> None:
+        if not self._of_queue(operation, commit):
+            return
         key = self._key(operation)
         found = self.registrations.setdefault(key, Registration(*key))
         found.stable = bool(operation.fields["detail"] & 1)
         found.epoch = max(found.epoch, operation.fields["epoch"])
 
     def _deregister(self, operation: Operation, commit: Commit) -> None:
-        self.registrations.pop(self._key(operation), None)
+        if self._of_queue(operation, commit):
+            self.registrations.pop(self._key(operation), None)
 
     def _tag(self, operation: Operation, commit: Commit) -> None:
         found = self.registrations.get(self._key(operation))
-        if found is not None:
+        if found is not None and self._of_queue(operation, commit):
             detail, id = operation.fields["detail"], operation.fields["id"]
             found.kind, found.tag = detail & 0x7F, operation.fields["tag"]
             found.id = commit.base_id + id if detail & 0x80 else id

@@ -242,9 +242,11 @@ cdef int admit_queues(rota_handle *h, const Draft *draft, rota_error *error) noe
     cursor.left = draft.op_bytes
     cursor.count = draft.op_count
     while rota_op_next(&cursor, &op, &extra):
+        queue = queue_at(h, op.queue)
+        if op.kind == ROTA_OP_REGISTER and queue == NULL:
+            return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
         if op.kind != ROTA_OP_QUEUE:
             continue
-        queue = queue_at(h, op.queue)
         if op.detail == ROTA_QUEUE_CREATE:
             if queue != NULL or name_taken(h, extra, op.extra_bytes):
                 return ROTA_STATE

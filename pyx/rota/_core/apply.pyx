@@ -25,7 +25,7 @@ from rota._core.index cimport *
 from rota._core.lane cimport *
 from rota._core.placing cimport index_slot, place_frame
 from rota._core.slots cimport *
-from rota._core.registration cimport apply_deregister, apply_register, apply_tag
+from rota._core.registration cimport apply_deregister, apply_register, apply_tag, registrations_drop
 
 
 cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint32_t extra_bytes,
@@ -79,6 +79,7 @@ cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
     if queue.index_mask:
         rota_save(h, &h.control.pool_limit)
         h.control.indexed_queues -= 1
+    registrations_drop(h, number)
     rota_save(h, &h.control.queues[number])
     page = h.control.queues[number]
     h.control.queues[number] = 0
@@ -304,9 +305,9 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
     elif op.kind == ROTA_OP_TAG:
         return apply_tag(h, op, extra, header)
     elif op.kind == ROTA_OP_REGISTER:
-        return apply_register(h, op, extra)
+        return apply_register(h, op, extra, header.lsn)
     elif op.kind == ROTA_OP_DEREGISTER:
-        apply_deregister(h, op, extra)
+        apply_deregister(h, op, extra, header.lsn)
     elif op.kind == ROTA_OP_FENCE:
         apply_fence(h, op)
     return ROTA_OK

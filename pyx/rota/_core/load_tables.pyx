@@ -166,12 +166,14 @@ cdef int load_registration(Load *load, uint64_t number, rota_error *error) noexc
     op.queue = <uint16_t>number
     op.extra_bytes = <uint32_t>sizeof(tag) + tag.name_length
     memcpy(extra + sizeof(tag), text, <size_t>tag.name_length + tag.tag_length)
+    if queue_at(load.h, op.queue) == NULL:
+        return ROTA_OK  # destroyed since
     status = provide(load.h, error)
     if status != ROTA_OK:
         return status
     memcpy(extra, &tag, sizeof(tag))
     (<rota_tag *>extra).tag_length = 0
-    status = apply_register(load.h, &op, extra)
+    status = apply_register(load.h, &op, extra, <uint64_t>-1)
     registration = registration_find(load.h, op.queue, text, tag.name_length)
     if status != ROTA_OK or registration == NULL:
         return load_refuse("a registration finds no place", error)

@@ -22,7 +22,8 @@ ctypedef struct Registration:
 
 cdef Registration *registration_find(rota_handle *h, uint32_t queue, const uint8_t *name,
                                      uint32_t length) noexcept nogil
-cdef int apply_register(rota_handle *h, const rota_op *op, const uint8_t *extra) noexcept nogil
+cdef int apply_register(rota_handle *h, const rota_op *op, const uint8_t *extra, uint64_t lsn) noexcept nogil
 cdef int apply_tag(rota_handle *h, const rota_op *op, const uint8_t *extra,
                    const rota_commit_header *header) noexcept nogil
-cdef void apply_deregister(rota_handle *h, const rota_op *op, const uint8_t *extra) noexcept nogil
+cdef void apply_deregister(rota_handle *h, const rota_op *op, const uint8_t *extra, uint64_t lsn) noexcept nogil
+cdef void registrations_drop(rota_handle *h, uint32_t queue) noexcept nogil

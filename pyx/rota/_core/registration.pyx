@@ -4,7 +4,8 @@ What holds:
 
 1. A registration is one small page, found by a hash of queue and name; registrations of one hash form a list.
 2. It changes only with the commit that carries the operation, so tag, id and operation belong together.
-3. The name is never longer than ROTA_NAME_LENGTH_MAX, the tag than ROTA_TAG_LENGTH_MAX: both fit into the page.
+3. It goes with its queue: what a replay meets of an older queue of that number, or of none, is passed over.
+4. The name is never longer than ROTA_NAME_LENGTH_MAX, the tag than ROTA_TAG_LENGTH_MAX: both fit into the page.
 """
 
 from libc.string cimport memcmp, memcpy, memset
@@ -14,6 +15,12 @@ from engine.crc32c cimport rota_crc32c, rota_mix64
 from engine.format cimport *
 from engine.pool cimport *
 from engine.status cimport *
+
+from rota._core.lane cimport queue_at
+
+
+cdef enum:
+    LIST_MOST = 1 << 16     # registrations of one hash
 
 
 cdef uint64_t hash_of(uint32_t queue, const uint8_t *name, uint32_t length) noexcept nogil:
@@ -42,7 +49,7 @@ cdef Registration *registration_find(rota_handle *h, uint32_t queue, const uint8
     if record == NULL or length > ROTA_NAME_LENGTH_MAX:
         return NULL
     registration = page_of(h, <uint32_t>record.a)
-    while registration != NULL and steps < 1 << 16:
+    while registration != NULL and steps < LIST_MOST:
         if is_named(registration, queue, name, length):
             return registration
         registration = page_of(h, registration.next)
@@ -65,7 +72,13 @@ cdef void save_page(rota_handle *h, Registration *registration) noexcept nogil:
         rota_save(h, <uint8_t *>registration + 64 * line)
 
 
-cdef int apply_register(rota_handle *h, const rota_op *op, const uint8_t *extra) noexcept nogil:
+cdef bint is_of_queue(rota_handle *h, uint32_t number, uint64_t lsn) noexcept nogil:
+    """Whether the queue that a commit at `lsn` names is the one of that number; a checkpoint may know a later one."""
+    cdef rota_queue *queue = queue_at(h, number)
+    return queue != NULL and queue.created_lsn <= lsn
+
+
+cdef int apply_register(rota_handle *h, const rota_op *op, const uint8_t *extra, uint64_t lsn) noexcept nogil:
     cdef rota_tag tag
     cdef Registration *registration
     cdef rota_record *record
@@ -73,6 +86,8 @@ cdef int apply_register(rota_handle *h, const rota_op *op, const uint8_t *extra)
     cdef const uint8_t *name = extra + sizeof(rota_tag)
     if not read_tag(op, extra, &tag):
         return ROTA_CORRUPT
+    if not is_of_queue(h, op.queue, lsn):
+        return ROTA_OK
     registration = registration_find(h, op.queue, name, tag.name_length)
     if registration != NULL:
         rota_save(h, registration)
@@ -109,7 +124,7 @@ cdef int apply_tag(rota_handle *h, const rota_op *op, const uint8_t *extra,
     if not read_tag(op, extra, &tag):
         return ROTA_CORRUPT
     registration = registration_find(h, op.queue, name, tag.name_length)
-    if registration == NULL:
+    if registration == NULL or not is_of_queue(h, op.queue, header.lsn):
         return ROTA_OK
     save_page(h, registration)
     registration.kind = op.detail & 0x7f
@@ -120,20 +135,58 @@ cdef int apply_tag(rota_handle *h, const rota_op *op, const uint8_t *extra,
     return ROTA_OK
 
 
-cdef void apply_deregister(rota_handle *h, const rota_op *op, const uint8_t *extra) noexcept nogil:
+cdef void apply_deregister(rota_handle *h, const rota_op *op, const uint8_t *extra, uint64_t lsn) noexcept nogil:
     cdef rota_tag tag
     cdef Registration *registration
-    cdef Registration *before
-    cdef rota_record *record
-    cdef uint32_t number
-    cdef uint64_t hash
-    if not read_tag(op, extra, &tag):
+    if not read_tag(op, extra, &tag) or not is_of_queue(h, op.queue, lsn):
         return
     registration = registration_find(h, op.queue, extra + sizeof(rota_tag), tag.name_length)
-    if registration == NULL:
+    if registration != NULL:
+        forget(h, registration)
+
+
+cdef Registration *first_of(rota_handle *h, uint64_t page, uint32_t queue) noexcept nogil:
+    """The first registration of a queue in a list of one hash, or NULL."""
+    cdef Registration *registration = page_of(h, <uint32_t>page)
+    cdef uint32_t steps = 0
+    while registration != NULL and registration.queue != queue:
+        registration = page_of(h, registration.next) if steps < LIST_MOST else NULL
+        steps += 1
+    return registration
+
+
+cdef void registrations_drop(rota_handle *h, uint32_t queue) noexcept nogil:
+    """All registrations of a queue that is destroyed.  Thousands of them overflow the undo area, so that a death in
+    this very section means a rebuild."""
+    cdef rota_table *table = &h.control.tables[ROTA_TABLE_REGISTRATIONS]
+    cdef Registration *registration
+    cdef rota_page *root
+    cdef rota_page *bucket
+    cdef rota_record *record
+    cdef uint32_t i, j
+    if table.count == 0 or table.root == 0 or table.depth > ROTA_TABLE_DEPTH_MAX:
         return
-    number = rota_page_number(h, registration)
-    hash = registration.hash
+    root = rota_page_at(h, table.root)
+    for i in range(<uint32_t>1 << table.depth):
+        if i and rota_table_buckets(root)[i] == rota_table_buckets(root)[i - 1]:
+            continue
+        bucket = rota_page_at(h, rota_table_buckets(root)[i])
+        j = 0
+        while bucket.kind == ROTA_PAGE_TABLE_BUCKET and j < ROTA_BUCKET_RECORDS:
+            record = rota_bucket_records(bucket) + j
+            registration = first_of(h, record.a, queue) if record.key else NULL
+            if registration != NULL:
+                forget(h, registration)  # another record may take this place
+            else:
+                j += 1
+
+
+cdef void forget(rota_handle *h, Registration *registration) noexcept nogil:
+    """Take it out of the list of its hash, and give its page back."""
+    cdef Registration *before
+    cdef uint32_t number = rota_page_number(h, registration)
+    cdef uint64_t hash = registration.hash
+    cdef rota_record *record
     record = rota_table_find(h, &h.control.tables[ROTA_TABLE_REGISTRATIONS], hash)
     if record.a == number:
         if registration.next:
