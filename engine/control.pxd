@@ -172,6 +172,7 @@ cdef extern from "rota/control.h" nogil:
         uint32_t expiring
         uint64_t waiting
         uint32_t blocked_keys
+        uint32_t levels
         uint64_t opened_puts
         uint64_t opened_bytes
         uint8_t name[256]

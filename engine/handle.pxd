@@ -38,11 +38,14 @@ cdef extern from "rota/handle.h" nogil:
         uint64_t segment_size
         uint64_t segment_mask
         uint64_t unsynced_limit
+        uint64_t hint_id
+        uint64_t hint_ref
         uint64_t salt
         uint32_t salt_crc
         uint32_t process
         uint32_t process_generation
         uint32_t fork_generation
+        const uint32_t *fork_current
         uint32_t calls
         uint32_t closing
         uint32_t spinning

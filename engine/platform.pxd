@@ -1,6 +1,8 @@
 # What `rota/platform.h` declares, for Cython; the header says what it means.
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from engine.format cimport rota_commit_header, rota_frame
+
 cdef extern from "rota/platform.h" nogil:
     enum:
         ROTA_HERE
@@ -83,6 +85,7 @@ cdef extern from "rota/platform.h" nogil:
         uint64_t (*clock_wall_ns)(const rota_platform *platform) noexcept nogil
         uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform) noexcept nogil
         uint64_t (*clock_boot_ns)(const rota_platform *platform) noexcept nogil
+        uint64_t (*clock_boot_coarse_ns)(const rota_platform *platform) noexcept nogil
         int (*boot_id)(const rota_platform *platform, uint8_t *id) noexcept nogil
         int (*pid_namespace)(const rota_platform *platform, uint64_t *inode) noexcept nogil
         int (*time_namespace)(const rota_platform *platform, uint64_t *inode) noexcept nogil
@@ -99,6 +102,8 @@ cdef extern from "rota/platform.h" nogil:
                            uint32_t *crc) noexcept nogil
         int (*gather_guarded)(const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
                               uint32_t count, bint sums) noexcept nogil
+        int (*frame_guarded)(const rota_platform *platform, const uint8_t *segment, uint64_t offset, rota_frame *frame,
+                             rota_commit_header *header) noexcept nogil
         int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination,
                                 const void *source, size_t length, uint32_t *crc) noexcept nogil
         void *record_context

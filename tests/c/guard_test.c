@@ -59,6 +59,45 @@ static void test_one_thread(uint8_t *mapping)
     free(private);
 }
 
+static void test_frames(uint8_t *mapping)
+{
+    uint8_t *border = mapping + PAGES / 2 * page;
+    rota_frame frame = {.back = 200}, found;
+    rota_commit_header header = {.lsn = 77}, got;
+    uint64_t last = PAGES / 2 * page - sizeof frame;
+    memcpy(border - sizeof frame, &frame, sizeof frame);
+    memcpy(border - sizeof frame - 200, &header, sizeof header);
+    CHECK_EQUAL(platform->frame_guarded(platform, mapping, last, &found, &got), ROTA_OK);
+    CHECK(found.back == 200 && got.lsn == 77);
+    CHECK_EQUAL(platform->frame_guarded(platform, mapping, last + 32, &found, &got), ROTA_BUS);
+    frame.back = (uint32_t)last; /* a commit would start inside the header of the segment */
+    memcpy(border - sizeof frame, &frame, sizeof frame);
+    CHECK_EQUAL(platform->frame_guarded(platform, mapping, last, &found, &got), ROTA_CORRUPT);
+    frame.back = sizeof header - 1;
+    memcpy(border - sizeof frame, &frame, sizeof frame);
+    CHECK_EQUAL(platform->frame_guarded(platform, mapping, last, &found, &got), ROTA_CORRUPT);
+    memset(border - 1000, 7, 1000);
+}
+
+static void test_pieces(uint8_t *mapping)
+{
+    uint8_t *border = mapping + PAGES / 2 * page, to[7][600];
+    const uint32_t lengths[7] = {100, 100, 100, 8, 8, 0, 500};
+    for (uint32_t count = 0; count <= 7; count++) {
+        rota_piece pieces[7];
+        for (uint32_t i = 0; i < 7; i++)
+            pieces[i] = (rota_piece){.to = to[i], .from = mapping + 700 * i, .length = lengths[i], .sum = i};
+        CHECK_EQUAL(platform->gather_guarded(platform, mapping, PAGES * page, pieces, count, true), ROTA_OK);
+        for (uint32_t i = 0; i < count; i++)
+            CHECK_EQUAL(pieces[i].sum, rota_crc32c_portable(i, mapping + 700 * i, lengths[i]));
+        if (count > 0)
+            pieces[count - 1].from = border - 1;
+        int expected = count > 0 && lengths[count - 1] > 1 ? ROTA_BUS : ROTA_OK;
+        CHECK_EQUAL(platform->gather_guarded(platform, mapping, PAGES * page, pieces, count, true), expected);
+    }
+    CHECK(rota_guard_current == NULL);
+}
+
 static void *copy_often(void *mapping)
 {
     uint8_t private[512], *border = (uint8_t *)mapping + PAGES / 2 * page;
@@ -223,6 +262,8 @@ int main(void)
     CHECK_EQUAL(platform->guard_install(platform), 0);
     uint8_t *mapping = half_mapping("half");
     test_one_thread(mapping);
+    test_frames(mapping);
+    test_pieces(mapping);
     test_threads(mapping);
     test_other_faults(mapping);
     CHECK_EQUAL(platform->unmap(platform, mapping, PAGES * page), 0);

@@ -92,6 +92,10 @@ static void test_clocks(void)
     CHECK_EQUAL(platform->sleep(platform, 3000000), 0);
     CHECK(platform->clock_boot_ns(platform) - before >= 3000000);
     CHECK_EQUAL(platform->yield_processor(platform), 0);
+    for (int round = 0; round < 1000; round++) {
+        int64_t behind = (int64_t)(platform->clock_boot_ns(platform) - platform->clock_boot_coarse_ns(platform));
+        CHECK(behind > -40000000 && behind < 40000000 + 1000000000); /* a second for a machine that stalls in between */
+    }
 }
 
 static void test_identity(void)

@@ -207,8 +207,7 @@ typedef struct rota_queue {
     uint32_t wake_sequence; /* futex */
     uint32_t waiters;  /* that sleep, or are about to */
     uint64_t gets, acks, nacks, expired, moved, killed; /* (loose) */
-    uint32_t spinners; /* that watch wake_sequence and need no system call to be woken */
-    uint32_t reserved2;
+    uint32_t spinners, reserved2; /* that watch wake_sequence and need no system call to be woken */
     /* line 3 */
     rota_heap due; /* of the delayed ones, by due time */
     uint64_t claimed; /* messages handed out */
@@ -216,7 +215,7 @@ typedef struct rota_queue {
     uint32_t suspects, expiring; /* live messages that are SUSPECT; that have an expiry */
     uint64_t waiting;      /* messages behind an older one of their key */
     uint32_t blocked_keys; /* keys with more than one message: so many may be pushed on the heap by settlements */
-    uint32_t reserved3;
+    uint32_t levels; /* bit n: lane n has had a message */
     uint64_t opened_puts, opened_bytes; /* of the lanes, when the recovery had filled them */
     uint8_t name[256];
     rota_lane lanes[ROTA_PRIORITY_COUNT];

@@ -221,4 +221,30 @@ static __attribute__((unused)) int rota_guard_gather(const void *mapping, size_t
     return ROTA_OK;
 }
 
+/* Out of line, as above. The header is looked for only inside the segment. */
+static __attribute__((noinline, unused)) int rota_guard_frame_load(const uint8_t *segment, uint64_t offset,
+                                                                    rota_frame *frame, rota_commit_header *header)
+{
+    memcpy(frame, segment + offset, sizeof *frame);
+    rota_compiler_barrier(); /* from here on the copy */
+    if (frame->back > offset - ROTA_SEGMENT_HEADER_SIZE || frame->back < sizeof *header)
+        return ROTA_CORRUPT;
+    memcpy(header, segment + offset - frame->back, sizeof *header);
+    return ROTA_OK;
+}
+
+static __attribute__((unused)) int rota_guard_frame(const uint8_t *segment, uint64_t offset, rota_frame *frame,
+                                                    rota_commit_header *header)
+{
+    rota_guard guard;
+    rota_guard_range(&guard, 0, segment, offset + sizeof *frame);
+    rota_guard_range(&guard, 1, segment, 0);
+    if (sigsetjmp(guard.jump, 0) != 0)
+        return ROTA_BUS;
+    rota_guard_enter(&guard);
+    int result = rota_guard_frame_load(segment, offset, frame, header);
+    rota_guard_leave(&guard);
+    return result;
+}
+
 #endif

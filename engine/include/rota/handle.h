@@ -54,11 +54,14 @@ typedef struct rota_handle {
     uint64_t segment_size; /* a power of two */
     uint64_t segment_mask; /* segment_size - 1 */
     uint64_t unsynced_limit; /* more bytes than this beyond durable_lsn stop puts */
+    uint64_t hint_id; /* under the main lock: a message that will be searched for next, and where its slot was */
+    uint64_t hint_ref;
     uint64_t salt;
     uint32_t salt_crc;
     uint32_t process;            /* slot index */
     uint32_t process_generation;
     uint32_t fork_generation;
+    const uint32_t *fork_current; /* the generation of this process: another one, and the handle is a dead copy */
     uint32_t calls;   /* (atomic) threads inside */
     uint32_t closing; /* (atomic) */
     uint32_t spinning; /* (atomic) threads of this handle that spin for a message: one at most */

@@ -120,6 +120,7 @@ ROTA_INJECTED(yield_processor, (const rota_platform *platform), (platform))
 ROTA_INJECTED_CLOCK(clock_wall_ns, wall_shift_ns)
 ROTA_INJECTED_CLOCK(clock_wall_coarse_ns, wall_shift_ns)
 ROTA_INJECTED_CLOCK(clock_boot_ns, boot_shift_ns)
+ROTA_INJECTED_CLOCK(clock_boot_coarse_ns, boot_shift_ns)
 ROTA_INJECTED(boot_id, (const rota_platform *platform, uint8_t id[16]), (platform, id))
 ROTA_INJECTED(pid_namespace, (const rota_platform *platform, uint64_t *inode), (platform, inode))
 ROTA_INJECTED(time_namespace, (const rota_platform *platform, uint64_t *inode), (platform, inode))
@@ -150,6 +151,11 @@ ROTA_INJECTED_GUARD(gather_guarded,
                     (const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
                      uint32_t count, bool sums),
                     (platform, mapping, span, pieces, count, sums))
+
+ROTA_INJECTED_GUARD(frame_guarded,
+                    (const rota_platform *platform, const uint8_t *segment, uint64_t offset, rota_frame *frame,
+                     rota_commit_header *header),
+                    (platform, segment, offset, frame, header))
 
 /* Stand in front of the table's entries. injection is zeroed memory that outlives the table. */
 ROTA_COLD void rota_injection_install(rota_platform *platform, rota_injection *injection)

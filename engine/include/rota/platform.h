@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "rota/atomics.h"
+#include "rota/format.h"
 #include "rota/status.h"
 
 typedef struct rota_platform rota_platform;
@@ -76,10 +77,10 @@ enum { ROTA_SYNC_BEGIN = 0, ROTA_SYNC_END = 1, ROTA_SYNC_FAILED = 2 };
     X(open) X(close) X(facts) X(make_directory) X(list_directory) X(pread) X(pwrite) X(sync) X(sync_metadata)       \
     X(sync_directory) X(allocate) X(zero) X(truncate) X(drop_cache) X(map) X(unmap) X(dont_fork) X(populate)        \
     X(rename) X(rename_new) X(unlink) X(lock_range) X(unlock_range) X(test_range) X(futex_wait) X(futex_wake)       \
-    X(sleep) X(yield_processor) X(clock_wall_ns) X(clock_wall_coarse_ns) X(clock_boot_ns) X(boot_id) X(pid_namespace)                  \
+    X(sleep) X(yield_processor) X(clock_wall_ns) X(clock_wall_coarse_ns) X(clock_boot_ns) X(clock_boot_coarse_ns) X(boot_id) X(pid_namespace)                  \
     X(time_namespace) X(process_id) X(process_start) X(random) X(filesystem_kind) X(memory_allocate)                \
     X(memory_free) X(guard_install) X(copy_guarded) X(crc_guarded) X(copy_crc_guarded)                        \
-    X(gather_guarded)
+    X(gather_guarded) X(frame_guarded)
 
 enum {
 #define ROTA_CALL_ENTRY(name) ROTA_CALL_##name,
@@ -148,6 +149,7 @@ struct rota_platform {
     uint64_t (*clock_wall_ns)(const rota_platform *platform);
     uint64_t (*clock_wall_coarse_ns)(const rota_platform *platform); /* a tick old at most, for stamps of messages */
     uint64_t (*clock_boot_ns)(const rota_platform *platform);        /* runs through suspend, starts anew at boot */
+    uint64_t (*clock_boot_coarse_ns)(const rota_platform *platform); /* the same within 40 ms, for leases */
     int (*boot_id)(const rota_platform *platform, uint8_t id[16]);
     int (*pid_namespace)(const rota_platform *platform, uint64_t *inode);
     int (*time_namespace)(const rota_platform *platform, uint64_t *inode); /* 0 where the kernel has none */
@@ -168,6 +170,9 @@ struct rota_platform {
     int (*crc_guarded)(const rota_platform *platform, uint32_t seed, const void *source, size_t length, uint32_t *crc);
     int (*gather_guarded)(const rota_platform *platform, const void *mapping, size_t span, rota_piece *pieces,
                           uint32_t count, bool sums); /* all pieces come from the mapping */
+    /* the frame header at `offset` of a mapped segment, and the header of its commit; ROTA_CORRUPT: not inside it */
+    int (*frame_guarded)(const rota_platform *platform, const uint8_t *segment, uint64_t offset, rota_frame *frame,
+                         rota_commit_header *header);
     int (*copy_crc_guarded)(const rota_platform *platform, uint32_t seed, void *destination, const void *source,
                             size_t length, uint32_t *crc);
 

@@ -48,6 +48,34 @@ ROTA_LINUX uint64_t rota_linux_clock_boot_ns(const rota_platform *platform)
     return rota_linux_clock(CLOCK_BOOTTIME);
 }
 
+/* Linux has no coarse boot clock, but a coarse one that stands still in suspend (monotonic). What suspend has added is
+ * remembered, with the distance of the wall clock at that time: a suspend makes the wall clock jump against the
+ * monotonic one, and so does whoever sets it; then, and when it drifted as far, the sum is made anew. Two coarse clocks
+ * are read a tick (10 ms at most) apart and the distance may be off by 10 ms before it is noticed. */
+#define ROTA_CLOCK_DISTANCE_NS INT64_C(10000000)
+static uint64_t rota_clock_suspended_ns;    /* boot clock less monotonic clock */
+static int64_t rota_clock_distance_ns = -1; /* wall clock less monotonic clock, when that was found out */
+
+ROTA_COLD uint64_t rota_linux_clock_compare(void)
+{
+    int64_t distance = (int64_t)(rota_linux_clock(CLOCK_REALTIME_COARSE) - rota_linux_clock(CLOCK_MONOTONIC_COARSE));
+    uint64_t now = rota_linux_clock(CLOCK_BOOTTIME);
+    __atomic_store_n(&rota_clock_suspended_ns, now - rota_linux_clock(CLOCK_MONOTONIC), __ATOMIC_RELEASE);
+    __atomic_store_n(&rota_clock_distance_ns, distance, __ATOMIC_RELEASE); /* last: who sees it sees the sum */
+    return now;
+}
+
+ROTA_LINUX uint64_t rota_linux_clock_boot_coarse_ns(const rota_platform *platform)
+{
+    (void)platform;
+    int64_t distance = __atomic_load_n(&rota_clock_distance_ns, __ATOMIC_ACQUIRE);
+    uint64_t wall = rota_linux_clock(CLOCK_REALTIME_COARSE), now = rota_linux_clock(CLOCK_MONOTONIC_COARSE);
+    int64_t change = (int64_t)(wall - now) - distance;
+    if (ROTA_UNLIKELY(change > ROTA_CLOCK_DISTANCE_NS || change < -ROTA_CLOCK_DISTANCE_NS))
+        return rota_linux_clock_compare();
+    return now + __atomic_load_n(&rota_clock_suspended_ns, __ATOMIC_ACQUIRE);
+}
+
 /* --- identity ------------------------------------------------------------------------------------------------ */
 
 /* A small file of procfs as text; its length or a negated errno. */
@@ -205,6 +233,13 @@ ROTA_LINUX int rota_linux_gather_guarded(const rota_platform *platform, const vo
 {
     (void)platform;
     return rota_guard_gather(mapping, span, pieces, count, sums);
+}
+
+ROTA_LINUX int rota_linux_frame_guarded(const rota_platform *platform, const uint8_t *segment, uint64_t offset,
+                                        rota_frame *frame, rota_commit_header *header)
+{
+    (void)platform;
+    return rota_guard_frame(segment, offset, frame, header);
 }
 
 /* --- the table ----------------------------------------------------------------------------------------------- */

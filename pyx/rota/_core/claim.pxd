@@ -37,6 +37,7 @@ ctypedef struct Wanted:
 ctypedef struct Claimed:
     uint32_t count
     uint32_t run_count
+    uint64_t seen           # arrivals, when there was nothing
     uint8_t expired         # a message at the front has expired: sweep, then claim again
 
 cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed,

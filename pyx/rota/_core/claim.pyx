@@ -197,7 +197,7 @@ cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *r
     record.count = run.count
     record.first_id = run.first_id
     record.last_id = run.last_id
-    record.lease_deadline_ns = h.os.clock_boot_ns(h.os) + wanted.lease_ns
+    record.lease_deadline_ns = h.os.clock_boot_coarse_ns(h.os) + wanted.lease_ns
     record.handouts = run.handouts
     record.excused = run.excused
     record.verdict = ROTA_VERDICT_NONE
@@ -309,6 +309,8 @@ cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
     if taken != ROTA_OK:
         return taken
     for level in range(9, -1, -1):
+        if not queue.levels >> level & 1:
+            continue
         while claimed.count < wanted.count and claimed.run_count < wanted.run_size \
                 and lane_ready(&queue.lanes[level]):
             taken = claim_one_run(h, queue, level, wanted, &runs[claimed.run_count], claimed, now_ns)

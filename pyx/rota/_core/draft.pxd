@@ -22,6 +22,7 @@ ctypedef struct Settle:
     uint16_t queue
     uint8_t level
     uint8_t whole       # a range that nobody returned a part of: one operation names it
+    uint64_t ref        # where its slot was, 0: not known
     uint8_t reaper      # by whoever takes over, not by the holder
     uint8_t strict      # of a transaction: a message of the range that was killed refuses all
 

@@ -43,6 +43,7 @@ cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil:
         if record.flags & ROTA_CLAIM_SUSPECT:
             process.suspect_held = 0
     record.state = ROTA_CLAIM_FREE
+    record.count = 0
     record.flags = 0
     record.verdict = ROTA_VERDICT_NONE
     rota_store_release_u64(&record.shown, <uint64_t>(generation_of(record) + 1) << 32)
@@ -111,6 +112,9 @@ cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) n
     queue = queue_at(h, settle.queue)
     if queue == NULL:
         return lost(h, settle.queue, settle.first_id, error)
+    if settle.ref:  # its slot is looked at here, and again when the ack is applied
+        h.hint_id = settle.first_id
+        h.hint_ref = settle.ref
     if not (find_in_lane(h, queue, settle.level % 10, settle.first_id, &found) and rota_slot_live(found.slot.word)) \
             and (not find(h, queue, settle.first_id, &found)
                  or rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED):
@@ -138,13 +142,14 @@ cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil:
     """After the commit: the record holds so many messages less; an empty one is free."""
     cdef rota_claim *record = &h.claims[settle.claim % ROTA_CLAIM_COUNT]
     cdef rota_queue *queue = queue_at(h, settle.queue)
-    rota_save(h, record)
     if queue != NULL:
         rota_save(h, &queue.due)
         queue.claimed -= settle.count
-    record.count -= settle.count
-    if record.count == 0:
+    if record.count == settle.count:
         free_claim(h, settle.claim)
+    else:
+        rota_save(h, record)
+        record.count -= settle.count
 
 
 cdef int left_record(rota_handle *h, rota_claim *record, rota_queue *queue, int returned) noexcept nogil:

@@ -62,6 +62,13 @@ cdef inline void save_claim_line(rota_handle *h, rota_lane *lane) noexcept nogil
     rota_save(h, &lane.cursor)
 
 
+cdef inline void use_level(rota_handle *h, rota_queue *queue, uint32_t level) noexcept nogil:
+    """The lane has a message now, or had one: lanes that never had are passed over."""
+    if not queue.levels >> level & 1:
+        rota_save(h, &queue.due)
+        queue.levels |= <uint32_t>1 << level
+
+
 cdef inline uint64_t lane_ready(const rota_lane *lane) noexcept nogil:
     return lane.appended_fresh - lane.consumed + lane.returned
 

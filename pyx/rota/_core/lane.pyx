@@ -23,7 +23,8 @@ cdef uint64_t queue_ready(const rota_queue *queue) noexcept nogil:
     cdef uint64_t ready = 0
     cdef uint32_t level
     for level in range(10):
-        ready += lane_ready(&queue.lanes[level])
+        if queue.levels >> level & 1:
+            ready += lane_ready(&queue.lanes[level])
     return ready
 
 
@@ -31,7 +32,8 @@ cdef uint64_t queue_live(const rota_queue *queue) noexcept nogil:
     cdef uint64_t live = 0
     cdef uint32_t level
     for level in range(10):
-        live += lane_live(&queue.lanes[level])
+        if queue.levels >> level & 1:
+            live += lane_live(&queue.lanes[level])
     return live
 
 
@@ -84,6 +86,7 @@ cdef int new_chunk(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t f
     cdef rota_page *jump
     if number == 0:
         return -1
+    use_level(h, queue, level)
     page = rota_page_at(h, number)
     page.queue = queue.number
     page.level = level
@@ -186,6 +189,7 @@ cdef rota_slot_ref append_straggler(rota_handle *h, rota_queue *queue, uint32_t 
         page.level = level
         lane.stragglers = number
         lane.straggler_index = 0
+    use_level(h, queue, level)
     rota_save(h, &h.control.tables[ROTA_TABLE_STRAGGLERS])
     record = rota_table_put(h, &h.control.tables[ROTA_TABLE_STRAGGLERS], id)
     if record == NULL:
@@ -250,9 +254,29 @@ cdef bint find_in_chunk(rota_page *page, uint32_t count, uint64_t id, uint32_t *
     return low < count and rota_page_slot(page, low).id == id
 
 
+cdef bint find_hinted(rota_handle *h, rota_queue *queue, uint32_t level, Found *found) noexcept nogil:
+    """Whether the message of the hint is still where it was claimed: a slot in use of a chunk of this lane."""
+    cdef rota_lane *lane = &queue.lanes[level]
+    cdef uint32_t number = rota_ref_page(h.hint_ref), index = rota_ref_index(h.hint_ref)
+    cdef rota_page *page = rota_page_at(h, number)
+    if page.kind != ROTA_PAGE_CHUNK or page.queue != queue.number or page.level != level \
+            or index >= chunk_count(lane, number, page):
+        return False
+    found.slot = rota_page_slot(page, index)
+    found.page = page
+    found.queue = queue
+    found.lane = lane
+    found.number = number
+    found.index = index
+    found.level = level
+    return found.slot.id == h.hint_id
+
+
 cdef bint find_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id, Found *found) noexcept nogil:
     """Find a message by id among the ordered slots of one lane."""
     cdef rota_lane *lane = &queue.lanes[level]
+    if h.hint_id == id and find_hinted(h, queue, level, found):
+        return True
     found.number = search(h, lane, id)
     if found.number == 0:
         return False

@@ -271,6 +271,7 @@ cdef class Message:
         encode_op(memory + 96, ROTA_OP_ACK, self.run.level, self.run.queue, self.id, self.id, 1, 0)
         (<rota_commit_header *>memory).meta_crc = rota_crc32c(h.salt_crc, memory + 96, 32)
         fill_settle(&settle, &self.run, self.id, self.id, 1, False)
+        settle.ref = self.slot
         draft.settles = &settle
         draft.settle_count = 1
         try:

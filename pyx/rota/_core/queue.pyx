@@ -36,7 +36,7 @@ from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
 from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
 from rota._core.listing cimport list_ids
 from rota._core.store cimport Store, deadline_of, now
-from rota._core.waiting cimport arrivals, claim_attempt, others_hold, wait_ready
+from rota._core.waiting cimport claim_attempt, others_hold, wait_ready
 
 from rota import errors
 from rota._core.codec import decode_indexes, encode_attributes, moments
@@ -150,13 +150,11 @@ cdef class Queue:
         cdef rota_error error
         cdef int status
         cdef uint32_t sequence
-        cdef uint64_t seen
         cdef int slices = 0
         cdef bint looked = False  # for owners that died: at least once, before a queue is called empty
         wanted.lease_ns = queue.options.lease_ns
         while True:
             sequence = rota_load_acquire_u32(&queue.wake_sequence)
-            seen = arrivals(queue)
             status = claim_attempt(h, queue, wanted, runs, claimed, lock_try(h, &error), &error)
             if status == ROTA_RETRY:
                 with nogil:
@@ -177,7 +175,7 @@ cdef class Queue:
                     return 0
                 with nogil:
                     rota_fetch_add_u32(&h.calls, 1)
-                    status = wait_ready(h, queue, claimed.expired, sequence, seen, deadline, &error)
+                    status = wait_ready(h, queue, claimed.expired, sequence, claimed.seen, deadline, &error)
                 rota_fetch_sub_u32(&h.calls, 1)
                 looked = status != ROTA_TIMEOUT  # else another thread is taking over: see what it finds
                 status = ROTA_RETRY if status == ROTA_TIMEOUT else status

@@ -36,18 +36,11 @@ cdef bint load_frame(Store store, const uint8_t *base, uint64_t offset, Reading 
     """Copy the frame header at `offset` and the header of its commit; False when they make no sense."""
     cdef rota_handle *h = store.h
     cdef rota_frame *frame = &reading.frame
-    cdef const uint8_t *commit
     if offset + sizeof(rota_frame) > h.segment_size:
         return False
-    if h.os.copy_guarded(h.os, frame, base + offset, sizeof(rota_frame)) != 0:
+    if h.os.frame_guarded(h.os, base, offset, frame, &reading.header) != 0:
         return False
-    if frame.back > offset - ROTA_SEGMENT_HEADER_SIZE or frame.back < sizeof(rota_commit_header):
-        return False
-    commit = base + offset - frame.back
-    if reading.commit != commit:  # a batch checks the header of a commit once, and its claims at the end
-        if h.os.copy_guarded(h.os, &reading.header, commit, sizeof(rota_commit_header)) != 0:
-            return False
-        reading.commit = commit
+    reading.commit = base + offset - frame.back
     return reading.header.magic == ROTA_COMMIT_MAGIC \
         and offset - frame.back + reading.header.length <= h.segment_size \
         and <uint64_t>frame.offset + frame.attribute_bytes \

@@ -1,4 +1,5 @@
 # An open repository: attach, detach, raise.
+cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from engine.handle cimport rota_handle
@@ -9,6 +10,7 @@ from rota._core.append cimport Placed
 
 ctypedef uint8_t *uint8_t_pointer
 
+@cython.final
 cdef class Store:
     cdef rota_handle *h
     cdef readonly object path
@@ -18,9 +20,17 @@ cdef class Store:
     cdef uint8_t_pointer scratch      # memory of the last large draft
     cdef uint64_t scratch_size
     cdef bint refuses                 # opened for reading only
-    cdef int check(self) except -1
+    cdef int unusable(self) except -1
+    cdef inline int check(self) except -1:
+        """Raise unless this handle may be used in this process."""
+        if self.h.closing or self.h.fork_generation != self.h.fork_current[0]:
+            self.unusable()
+        return 0
     cdef int level_of(self, object durability) except -1
-    cdef int check_writable(self) except -1
+    cdef inline int check_writable(self) except -1:
+        if self.h.closing or self.refuses or self.h.fork_generation != self.h.fork_current[0]:
+            self.unusable()
+        return 0
     cdef int fail(self, rota_error *error) except -1
     cdef int submit(self, Draft *draft, int space, Placed *placed, double deadline) except -1
     cdef bint again(self, int *status, int *slices, rota_error *error) except -1

@@ -87,6 +87,7 @@ cdef class Store:
         if self.h == NULL:
             raise MemoryError
         self.h.os = table()
+        self.h.fork_current = generation
         self.h.failpoints = failpoints()
         self.h.directory_fd = self.h.lock_fd = self.h.control_fd = self.h.claims_fd = self.h.manifest_fd = -1
         self.h.segments = <rota_segment_map *>calloc(ROTA_SEGMENT_COUNT_MAX, sizeof(rota_segment_map))
@@ -121,20 +122,14 @@ cdef class Store:
         self.refuses = bool(options["read_only"])  # the files stay writable: an open may recover, a close may mark
         h.closing = 0
 
-    cdef int check(self) except -1:
-        """Raise unless this handle may be used in this process."""
-        if self.h.closing or self.h.fork_generation != generation[0]:
-            if self.h.fork_generation != generation[0]:
-                raise errors.ForkedHandleError(
-                    "this handle was inherited through fork: open the repository in the child", path=self.path)
+    cdef int unusable(self) except -1:
+        """Say why this handle may not be used: in this process, at all, or for writing."""
+        if self.h.fork_generation != generation[0]:
+            raise errors.ForkedHandleError(
+                "this handle was inherited through fork: open the repository in the child", path=self.path)
+        if self.h.closing:
             raise errors.ClosedError("the repository is closed", path=self.path)
-        return 0
-
-    cdef int check_writable(self) except -1:
-        self.check()
-        if self.refuses:
-            raise errors.ReadOnlyError("the repository was opened for reading only", path=self.path)
-        return 0
+        raise errors.ReadOnlyError("the repository was opened for reading only", path=self.path)
 
     cdef int fail(self, rota_error *error) except -1:
         """Raise what the engine reported."""

@@ -46,6 +46,8 @@ cdef int claim_attempt(rota_handle *h, rota_queue *queue, const Wanted *wanted, 
         status = claim_chosen(h, queue, wanted, runs, claimed, error)
     else:
         status = claim_locked(h, queue, wanted, runs, claimed, error)
+    if status == ROTA_EMPTY:
+        claimed.seen = arrivals(queue)
     lock_leave(h)
     return status
 
