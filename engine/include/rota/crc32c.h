@@ -194,6 +194,16 @@ ROTA_INLINE uint32_t rota_crc32c_u64(uint32_t seed, uint64_t value)
     return rota_crc32c_portable(seed, &value, sizeof value);
 }
 
+/* The sum of its four bytes, lowest first. */
+ROTA_INLINE uint32_t rota_crc32c_u32(uint32_t seed, uint32_t value)
+{
+#if ROTA_CRC32C_HARDWARE
+    if (rota_crc32c_is_hardware())
+        return ~(uint32_t)rota_crc32c_step_u32((uint32_t)~seed, value);
+#endif
+    return rota_crc32c_portable(seed, &value, sizeof value);
+}
+
 /* Copy, then sum what was written; see 3. */
 ROTA_INLINE uint32_t rota_crc32c_copy(uint32_t seed, void *destination, const void *source, size_t length)
 {

@@ -14,13 +14,13 @@ from libc.string cimport memcmp, memcpy, memset
 
 from engine.atomics cimport *
 from engine.control cimport *
-from engine.crc32c cimport rota_crc32c
+from engine.encode cimport rota_encode_header
 from engine.failpoint cimport *
 from engine.format cimport *
 from engine.lock cimport *
 from engine.platform cimport rota_record_store
 from engine.pool cimport *
-from engine.scan cimport rota_commit_header_crc, rota_op_begin, rota_op_cursor, rota_op_next
+from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
@@ -297,23 +297,25 @@ cdef void stamp(rota_handle *h, Draft *draft, uint64_t lsn, rota_commit_header *
     """Fill the header in the private copy."""
     cdef rota_control *control = h.control
     cdef uint64_t now = h.os.clock_wall_coarse_ns(h.os)
-    header.magic = <uint32_t>ROTA_COMMIT_MAGIC
-    header.version = <uint16_t>ROTA_FORMAT_VERSION
-    header.flags = <uint16_t>draft.flags
-    header.lsn = lsn
-    header.length = <uint32_t>draft.length
-    header.op_bytes = <uint32_t>draft.op_bytes
-    header.message_count = draft.message_count
-    header.op_count = draft.op_count
-    header.epoch = control.epoch
-    header.sub_epoch = control.sub_epoch
-    header.previous_chain = control.log.last_chain
-    header.durable_lsn = rota_load_acquire_u64(&control.durable_lsn)
-    header.base_id = control.log.next_id
-    header.time_ns = now if now > control.log.time_ns else control.log.time_ns
-    header.token_generation = draft.token_generation
-    header.token_number = draft.token_number
-    header.header_crc = rota_commit_header_crc(h.salt_crc, header)
+    cdef rota_commit_header made
+    made.magic = <uint32_t>ROTA_COMMIT_MAGIC
+    made.version = <uint16_t>ROTA_FORMAT_VERSION
+    made.flags = <uint16_t>draft.flags
+    made.lsn = lsn
+    made.length = <uint32_t>draft.length
+    made.op_bytes = <uint32_t>draft.op_bytes
+    made.message_count = draft.message_count
+    made.op_count = draft.op_count
+    made.epoch = control.epoch
+    made.sub_epoch = control.sub_epoch
+    made.previous_chain = control.log.last_chain
+    made.durable_lsn = rota_load_acquire_u64(&control.durable_lsn)
+    made.base_id = control.log.next_id
+    made.time_ns = now if now > control.log.time_ns else control.log.time_ns
+    made.token_generation = draft.token_generation
+    made.token_number = draft.token_number
+    made.meta_crc = header.meta_crc
+    rota_encode_header(header, h.salt_crc, &made)
 
 
 cdef int copy(rota_handle *h, const Draft *draft, uint64_t start, rota_error *error) noexcept nogil:

@@ -1,7 +1,6 @@
 # A commit while it is built: private memory, encoded outside the lock.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from engine.format cimport rota_op
 from engine.handle cimport rota_handle
 
 # What a message needs beside its body.
@@ -72,15 +71,3 @@ cdef void give_draft(Draft *draft) noexcept
 cdef int draft_seal(Draft *draft) noexcept nogil
 cdef void draft_end(Draft *draft) noexcept nogil
 cdef uint64_t message_room(uint64_t attribute_bytes, uint64_t length) noexcept nogil
-
-
-cdef inline void encode_op(uint8_t *to, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,
-                    uint32_t extra_bytes) noexcept nogil:
-    cdef rota_op *op = <rota_op *>to
-    op.kind = kind
-    op.detail = detail
-    op.queue = queue
-    op.extra_bytes = extra_bytes
-    op.id = id
-    op.a = a
-    op.b = b

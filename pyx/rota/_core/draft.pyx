@@ -13,6 +13,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from engine.crc32c cimport rota_crc32c
+from engine.encode cimport rota_encode_op
 from engine.format cimport *
 from engine.status cimport *
 
@@ -85,7 +86,7 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
         draft.failed = 1
         return ROTA_NO_MEMORY
     to = draft.ops + draft.op_bytes
-    encode_op(to, kind, detail, queue, id, a, b, extra_bytes)
+    rota_encode_op(to, kind, detail, queue, id, a, b, extra_bytes)
     if padded:
         memset(to + sizeof(rota_op) + padded - ROTA_CELL, 0, ROTA_CELL)
         memcpy(to + sizeof(rota_op), extra, extra_bytes)

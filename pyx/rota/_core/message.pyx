@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memset
 from engine.atomics cimport *
 from engine.control cimport *
 from engine.crc32c cimport rota_crc32c
+from engine.encode cimport rota_encode_op
 from engine.format cimport *
 from engine.frame cimport rota_attribute_u64, rota_block_check, rota_frame_block
 from engine.handle cimport rota_handle
@@ -268,7 +269,7 @@ cdef class Message:
         draft.length = 128
         draft.op_bytes = 32
         draft.op_count = 1
-        encode_op(memory + 96, ROTA_OP_ACK, self.run.level, self.run.queue, self.id, self.id, 1, 0)
+        rota_encode_op(memory + 96, ROTA_OP_ACK, self.run.level, self.run.queue, self.id, self.id, 1, 0)
         (<rota_commit_header *>memory).meta_crc = rota_crc32c(h.salt_crc, memory + 96, 32)
         fill_settle(&settle, &self.run, self.id, self.id, 1, False)
         settle.ref = self.slot

@@ -9,14 +9,16 @@ What holds:
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_FULL_RO, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from engine.atomics cimport *
 from engine.control cimport *
-from engine.crc32c cimport rota_crc32c, rota_crc32c_copy
+from engine.crc32c cimport rota_crc32c, rota_crc32c_copy, rota_crc32c_three
+from engine.encode cimport rota_encode_op, rota_encode_plain_frame, rota_plain_frame_sum
 from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.status cimport *
@@ -28,6 +30,17 @@ from rota._core.reap cimport wake_queue
 from rota._core.store cimport Store, deadline_of
 
 from rota import errors
+
+cdef extern from *:
+    """
+    /* Items of a list of bytes, borrowed: the list stays as it is while the GIL is held. */
+    #define rota_list_item(list, i) PyList_GET_ITEM(list, i)
+    #define rota_item_size(list, i) ((uint64_t)PyBytes_GET_SIZE(PyList_GET_ITEM(list, i)))
+    #define rota_item_bytes(list, i) ((const uint8_t *)PyBytes_AS_STRING(PyList_GET_ITEM(list, i)))
+    """
+    PyObject *rota_list_item(list items, Py_ssize_t i) noexcept
+    uint64_t rota_item_size(list items, Py_ssize_t i) noexcept
+    const uint8_t *rota_item_bytes(list items, Py_ssize_t i) noexcept
 
 cdef enum:
     STACK_BYTES = 4096
@@ -117,18 +130,35 @@ cdef inline void seal_meta(rota_handle *h, uint8_t *bytes, uint64_t meta) noexce
 cdef inline void encode_frame(rota_handle *h, uint8_t *bytes, uint64_t place, uint64_t offset, uint64_t length,
                               uint32_t queue, uint32_t priority, const void *body) noexcept nogil:
     """A plain frame: its header, its body at the final place, its sum (body may not change meanwhile)."""
-    cdef rota_frame *frame = <rota_frame *>(bytes + place)
-    frame.body_length = <uint32_t>length
-    frame.offset = <uint32_t>offset
-    frame.back = <uint32_t>place
-    frame.id = 0
-    frame.attribute_bytes = 0
-    frame.queue = <uint16_t>queue
-    frame.priority = <uint8_t>priority
-    frame.flags = 0
-    frame.reserved = 0
+    cdef uint32_t sum = rota_plain_frame_sum(h.salt_crc, <uint32_t>length, <uint32_t>offset, <uint32_t>place,
+                                             <uint16_t>queue, <uint8_t>priority)
     memcpy(bytes + offset, body, length)
-    frame.crc = rota_crc32c(rota_crc32c(h.salt_crc, bytes + place + 4, 28), body, length)
+    rota_encode_plain_frame(bytes + place, rota_crc32c(sum, body, length), <uint32_t>length, <uint32_t>offset,
+                            <uint32_t>place, <uint16_t>queue, <uint8_t>priority)
+
+
+cdef inline void encode_three(rota_handle *h, uint8_t *bytes, uint64_t place, uint64_t offset, uint64_t length,
+                              uint32_t queue, uint32_t priority, const uint8_t **bodies) noexcept nogil:
+    """Three plain frames of one length, summed side by side: of the copies, so bodies may change meanwhile."""
+    cdef uint64_t step = (length + 7) & ~<uint64_t>7
+    cdef uint32_t sums[3]
+    cdef uint32_t k
+    for k in range(3):
+        sums[k] = rota_plain_frame_sum(h.salt_crc, <uint32_t>length, <uint32_t>(offset + k * step),
+                                       <uint32_t>(place + k * 32), <uint16_t>queue, <uint8_t>priority)
+        pad(bytes + offset + k * step, length)
+        memcpy(bytes + offset + k * step, bodies[k], length)
+    rota_compiler_barrier()
+    rota_crc32c_three(sums, bytes + offset, bytes + offset + step, bytes + offset + 2 * step, length)
+    for k in range(3):
+        rota_encode_plain_frame(bytes + place + k * 32, sums[k], <uint32_t>length, <uint32_t>(offset + k * step),
+                                <uint32_t>(place + k * 32), <uint16_t>queue, <uint8_t>priority)
+
+
+cdef inline void pad(uint8_t *to, uint64_t length) noexcept nogil:
+    """Zeros up to the next multiple of eight; the body is copied over them."""
+    if length & 7:
+        (<uint64_t *>(to + (length & ~<uint64_t>7)))[0] = 0
 
 
 cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, uint64_t created, double deadline, object durability):
@@ -160,7 +190,7 @@ cdef Receipt put_one(Store store, uint32_t queue, uint64_t created, bytes body, 
     draft.message_count = 1
     draft.put_bytes = length
     memset(memory + total - ROTA_CELL, 0, ROTA_CELL)
-    encode_op(memory + 96, ROTA_OP_PUT, 0, <uint16_t>queue, 0, 1, 0, 0)
+    rota_encode_op(memory + 96, ROTA_OP_PUT, 0, <uint16_t>queue, 0, 1, 0, 0)
     encode_frame(store.h, memory, 128, 160, length, queue, 0, PyBytes_AS_STRING(body))
     seal_meta(store.h, memory, 64)
     return finish(store, &draft, queue, created, deadline, durability)
@@ -227,18 +257,38 @@ cdef void give_scratch(Store store, uint8_t *memory, uint64_t size) noexcept:
         free(memory)
 
 
-cdef uint64_t total_of(list bodies, bint *plain) except? 0:
+cdef uint64_t total_of(list bodies, bint *plain) noexcept:
     """Bytes of data that these bodies take; plain: all of them are bytes."""
     cdef uint64_t total = 0
-    cdef object body
-    plain[0] = True
-    for body in bodies:
-        if type(body) is bytes:
-            total += (PyBytes_GET_SIZE(body) + 7) & ~7
-        else:
+    cdef Py_ssize_t i
+    for i in range(len(bodies)):
+        if not PyBytes_CheckExact(<object>rota_list_item(bodies, i)):
             plain[0] = False
             return 0
+        total += (<uint64_t>PyBytes_GET_SIZE(<object>rota_list_item(bodies, i)) + 7) & ~<uint64_t>7
+    plain[0] = True
     return total
+
+
+cdef void encode_list(rota_handle *h, uint8_t *memory, list items, uint64_t count, uint64_t offset, uint32_t queue,
+                      uint32_t priority) noexcept:
+    """Frames and bodies of a list of bytes, which nobody changes while the GIL is held."""
+    cdef const uint8_t *bodies[3]
+    cdef uint64_t i = 0, k, length
+    while i < count:
+        length = rota_item_size(items, i)
+        bodies[0] = rota_item_bytes(items, i)
+        if i + 3 <= count and rota_item_size(items, i + 1) == length and rota_item_size(items, i + 2) == length:
+            bodies[1] = rota_item_bytes(items, i + 1)
+            bodies[2] = rota_item_bytes(items, i + 2)
+            encode_three(h, memory, 128 + 32 * i, offset, length, queue, priority, bodies)
+            offset += 3 * ((length + 7) & ~<uint64_t>7)
+            i += 3
+        else:
+            pad(memory + offset, length)
+            encode_frame(h, memory, 128 + 32 * i, offset, length, queue, priority, bodies[0])
+            offset += (length + 7) & ~<uint64_t>7
+            i += 1
 
 
 cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodies, uint32_t priority, double deadline,
@@ -273,41 +323,38 @@ cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodi
         draft.op_count = 1
         draft.message_count = <uint32_t>count
         draft.put_bytes = data
-        encode_op(memory + 96, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue, 0, count, 0, 0)
+        rota_encode_op(memory + 96, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue, 0, count, 0, 0)
         memset(memory + total - ROTA_CELL, 0, ROTA_CELL)
-        for i in range(count):
-            body = <object>items[i]
-            length = PyBytes_GET_SIZE(body)
-            if length & 7:
-                (<uint64_t *>(memory + offset + (length & ~<uint64_t>7)))[0] = 0
-            encode_frame(store.h, memory, directory + 32 * i, offset, length, queue, priority,
-                         PyBytes_AS_STRING(body))
-            offset += (length + 7) & ~<uint64_t>7
+        encode_list(store.h, memory, items, count, offset, queue, priority)
         seal_meta(store.h, memory, 32 + 32 * count)
         return finish(store, &draft, queue, created, deadline, durability)
     finally:
         give_scratch(store, memory, size)
 
 
+cdef void encode_row(rota_handle *h, uint8_t *memory, uint64_t place, uint64_t offset, uint64_t row_size, uint32_t queue,
+                     const uint8_t *row) noexcept nogil:
+    cdef uint32_t sum = rota_plain_frame_sum(h.salt_crc, <uint32_t>row_size, <uint32_t>offset, <uint32_t>place,
+                                             <uint16_t>queue, 0)
+    pad(memory + offset, row_size)
+    rota_encode_plain_frame(memory + place, rota_crc32c_copy(sum, memory + offset, row, row_size), <uint32_t>row_size,
+                            <uint32_t>offset, <uint32_t>place, <uint16_t>queue, 0)
+
+
 cdef void encode_rows(rota_handle *h, uint8_t *memory, uint64_t offset, const uint8_t *rows, uint64_t row_size,
                       uint64_t step, uint64_t count, uint32_t queue) noexcept nogil:
     """Rows of one size.  The copy is summed, since somebody may write to the array meanwhile."""
-    cdef uint64_t i, place
-    cdef rota_frame *frame
-    cdef uint8_t *to
-    for i in range(count):
-        place = 128 + 32 * i
-        frame = <rota_frame *>(memory + place)
-        memset(frame, 0, 32)
-        frame.body_length = <uint32_t>row_size
-        frame.offset = <uint32_t>(offset + i * step)
-        frame.back = <uint32_t>place
-        frame.queue = <uint16_t>queue
-        to = memory + frame.offset
-        if step != row_size:
-            (<uint64_t *>(to + step - 8))[0] = 0
-        frame.crc = rota_crc32c_copy(rota_crc32c(h.salt_crc, memory + place + 4, 28), to, rows + i * row_size,
-                                     row_size)
+    cdef const uint8_t *three[3]
+    cdef uint64_t i = 0
+    while i + 3 <= count:
+        three[0] = rows + i * row_size
+        three[1] = three[0] + row_size
+        three[2] = three[1] + row_size
+        encode_three(h, memory, 128 + 32 * i, offset + i * step, row_size, queue, 0, three)
+        i += 3
+    while i < count:
+        encode_row(h, memory, 128 + 32 * i, offset + i * step, row_size, queue, rows + i * row_size)
+        i += 1
 
 
 cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object array, double deadline, object durability):
@@ -341,7 +388,7 @@ cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object arra
         draft.op_count = 1
         draft.message_count = <uint32_t>count
         draft.put_bytes = length
-        encode_op(memory + 96, ROTA_OP_PUT, 0, <uint16_t>queue, 0, count, 0, 0)
+        rota_encode_op(memory + 96, ROTA_OP_PUT, 0, <uint16_t>queue, 0, count, 0, 0)
         memset(memory + total - ROTA_CELL, 0, ROTA_CELL)
         encode_rows(store.h, memory, offset, <const uint8_t *>view.buf, row_size, step, count, queue)
         seal_meta(store.h, memory, 32 + 32 * count)
