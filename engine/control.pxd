@@ -16,6 +16,8 @@ cdef extern from "rota/control.h" nogil:
     const uint64_t ROTA_QUEUE_COUNT_MAX
     const uint64_t ROTA_CLAIM_COUNT
     const uint64_t ROTA_UNDO_COUNT_MAX
+    const uint64_t ROTA_TOMBSTONE_COUNT
+    const uint64_t ROTA_TOMBSTONE_HELD
     const uint64_t ROTA_TABLE_COUNT
     const uint64_t ROTA_SMALL_SLOTS
     const uint64_t ROTA_LARGE_SLOTS
@@ -79,6 +81,7 @@ cdef extern from "rota/control.h" nogil:
     enum:
         ROTA_CLAIM_BROKEN
         ROTA_CLAIM_SUSPECT
+        ROTA_CLAIM_KILLED
     enum:
         ROTA_VERDICT_NONE
         ROTA_VERDICT_CHARGE
@@ -290,6 +293,9 @@ cdef extern from "rota/control.h" nogil:
         uint64_t checkpoint_bytes
         uint64_t checkpoints
         uint64_t copied_messages
+        uint64_t kills
+        uint64_t life_id
+        uint64_t *tombstones
         uint64_t stored_bytes
         uint64_t raw_bytes
         uint64_t compressed_bytes

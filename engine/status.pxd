@@ -37,6 +37,7 @@ cdef extern from "rota/status.h" nogil:
         ROTA_DAMAGED_CONTROL
         ROTA_IN_USE
         ROTA_BUS
+        ROTA_CONFLICT
 
     ctypedef struct rota_error:
         int status

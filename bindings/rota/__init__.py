@@ -23,6 +23,7 @@ from rota._core.savepoint import Savepoint
 from rota._core.transaction import Transaction
 from rota.errors import (
     ClosedError,
+    Conflict,
     Corrupt,
     DiskFull,
     Empty,
@@ -63,7 +64,7 @@ __all__ = [
     "Batch", "Durability", "Expression", "Field", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt",
     "Registration", "Repository", "Savepoint", "Transaction", "header", "key", "open",
     "QueueStatistics", "Recovery", "RepositoryStatistics",
-    "ClosedError", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
+    "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",
     "Misuse", "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped",
     "ReadOnlyError", "RotaError", "StaleClerk", "StaleLeader", "StateError", "SystemCallError",

@@ -10,6 +10,7 @@
     ├── Fenced                        another one took over
     │   ├── StaleLeader
     │   └── StaleClerk
+    ├── Conflict                      what the commit depends on was changed meanwhile
     ├── LogFailed                     a sync failed; close all users and reopen
     ├── OutcomeUnknown                visible, but whether durable is not known
     ├── Corrupt                       stored bytes contradict their checksum
@@ -42,10 +43,11 @@ import queue as _queue
 from typing import Any, ClassVar
 
 __all__ = [
-    "ClosedError", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles", "ForkedHandleError",
-    "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge", "Misuse", "NotARepository",
-    "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped", "ReadOnlyError", "RotaError",
-    "StaleClerk", "StaleLeader", "StateError", "SystemCallError", "TransactionTooLarge", "VersionMismatch",
+    "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
+    "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge", "Misuse",
+    "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped", "ReadOnlyError",
+    "RotaError", "StaleClerk", "StaleLeader", "StateError", "SystemCallError", "TransactionTooLarge",
+    "VersionMismatch",
 ]  # fmt: skip
 
 
@@ -162,6 +164,17 @@ class StaleClerk(Fenced):
     """A younger connection uses this client id."""
 
     code = "STALE_CLERK"
+
+
+class Conflict(RotaError):
+    """Somebody changed what this commit depends on; nothing was changed: look at it again."""
+
+    code = "CONFLICT"
+
+    @property
+    def id(self) -> int | None:
+        """The message in question; None when it is not about one."""
+        return self.expected
 
 
 class LogFailed(RotaError):

@@ -33,6 +33,8 @@
 #define ROTA_QUEUE_COUNT_MAX 8192u
 #define ROTA_CLAIM_COUNT 65536u
 #define ROTA_UNDO_COUNT_MAX 24576u
+#define ROTA_TOMBSTONE_COUNT 65536u
+#define ROTA_TOMBSTONE_HELD (1ull << 63)
 #define ROTA_TABLE_COUNT 6u
 
 /* One cache line saved before its change. */
@@ -266,7 +268,7 @@ _Static_assert(sizeof(rota_process) == 64, "process slot");
 /* A hand-out that the log does not have yet; lives in the claims file. */
 enum rota_claim_state { ROTA_CLAIM_FREE = 0, ROTA_CLAIM_PREPARED = 1, ROTA_CLAIM_ACTIVE = 2 };
 enum rota_claim_kind { ROTA_CLAIM_RANGE = 1, ROTA_CLAIM_SINGLE = 2 };
-enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2 };
+enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2, ROTA_CLAIM_KILLED = 4 };
 enum rota_claim_verdict { ROTA_VERDICT_NONE = 0, ROTA_VERDICT_CHARGE = 1, ROTA_VERDICT_SUSPECT = 2, ROTA_VERDICT_RELEASE = 3 };
 typedef struct rota_claim {
     uint64_t shown;      /* (atomic) generation << 32 | n: ids below first_id + n were shown; compare-and-swap */
@@ -383,7 +385,9 @@ typedef struct rota_control {
     uint64_t checkpoint_bytes;
     uint64_t checkpoints; /* (loose) */
     uint64_t copied_messages; /* (loose) */
-    uint64_t reserved_checkpoint[3];
+    uint64_t kills; /* (loose) KILL operations applied: who holds something compares */
+    uint64_t life_id; /* no id at or above this was given before this file was built */
+    uint64_t reserved_checkpoint;
 
     /* statistics (loose) */
     uint64_t stored_bytes __attribute__((aligned(64))); /* bytes of commits */
@@ -399,6 +403,7 @@ typedef struct rota_control {
     uint32_t queues[ROTA_QUEUE_COUNT_MAX] __attribute__((aligned(4096))); /* page of queue n, 0: none */
     rota_segment segments[ROTA_SEGMENT_COUNT_MAX] __attribute__((aligned(4096)));
     rota_undo undo[ROTA_UNDO_COUNT_MAX] __attribute__((aligned(4096)));
+    uint64_t tombstones[ROTA_TOMBSTONE_COUNT] __attribute__((aligned(4096))); /* id % count: the id, when it was killed; HELD: in a claim */
 } rota_control;
 
 enum rota_control_state { ROTA_CONTROL_BUILDING = 0, ROTA_CONTROL_READY = 1 };

@@ -49,6 +49,8 @@
     X(CLAIM_CURSOR, "claim.cursor")                                                                                 \
     X(CLAIM_ACTIVE, "claim.active")                                                                                 \
     X(SHOW_MARKED, "show.marked")                                                                                   \
+    X(KILL_LOCATED, "kill.located")                                                                                 \
+    X(KILL_APPLIED, "kill.applied")                                                                                 \
     X(SETTLE_ADMITTED, "settle.admitted")                                                                           \
     X(REAP_VERDICT, "reap.verdict")                                                                                 \
     X(REAP_COMMITTED, "reap.committed")                                                                             \

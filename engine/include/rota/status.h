@@ -55,7 +55,8 @@
     X(READ_ONLY, 29, "the repository is open for reading only")                                                     \
     X(DAMAGED_CONTROL, 30, "the control file contradicts itself; reopen to rebuild it")                             \
     X(IN_USE, 31, "others still use it")                                                                            \
-    X(BUS, 32, "a guarded access to a mapped file faulted")
+    X(BUS, 32, "a guarded access to a mapped file faulted")                                                         \
+    X(CONFLICT, 33, "what the commit depends on was changed meanwhile")
 
 enum {
     ROTA_OK = 0,

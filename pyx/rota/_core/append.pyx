@@ -27,6 +27,7 @@ from rota._core.apply cimport apply_commit, pages_for
 from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
+from rota._core.tombs cimport admit_kills
 from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_base, segment_header_write, segment_name
 
 
@@ -283,6 +284,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
             return status
     elif draft.settle_count == 0:
         status = admit_queues(h, draft, error)
+        if status != ROTA_OK:
+            return status
+    if draft.kill_count:
+        status = admit_kills(h, draft, error)
         if status != ROTA_OK:
             return status
     for i in range(draft.settle_count):

@@ -26,6 +26,7 @@ from rota._core.lane cimport *
 from rota._core.placing cimport index_slot, place_frame
 from rota._core.slots cimport *
 from rota._core.registration cimport apply_deregister, apply_register, apply_tag, registrations_drop
+from rota._core.tombs cimport apply_kill
 
 
 cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint32_t extra_bytes,
@@ -293,7 +294,7 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
     elif op.kind == ROTA_OP_EXPIRE:
         apply_settle(h, op, extra, ROTA_SLOT_EXPIRED)
     elif op.kind == ROTA_OP_KILL:
-        apply_one(h, op, ROTA_SLOT_KILLED)
+        apply_kill(h, op)
     elif op.kind == ROTA_OP_RETURN:
         return apply_return(h, op, header.time_ns)
     elif op.kind == ROTA_OP_MOVE:

@@ -159,6 +159,7 @@ cdef int build(rota_handle *h, rota_error *error) noexcept nogil:
         return status
     for index in range(ROTA_PROCESS_COUNT_MAX):
         h.control.processes[index].claims = 0
+    h.control.life_id = h.control.log.next_id
     h.control.state = ROTA_CONTROL_READY
     h.recovery.performed = 1
     begin_figures(h)

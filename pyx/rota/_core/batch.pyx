@@ -30,6 +30,7 @@ from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, 
 from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport wake_queue
 from rota._core.store cimport Store
+from rota._core.tombs cimport killed_between
 
 from rota import errors
 
@@ -141,6 +142,10 @@ cdef class Batch:
         rota_fence_acquire()
         for i in range(self.run_count):
             if generation_of(&h.claims[self.runs[i].claim % ROTA_CLAIM_COUNT]) != self.runs[i].generation:
+                killed = killed_between(h, self.runs[i].first_id, self.runs[i].last_id)
+                if killed:
+                    raise errors.Killed(f"message {killed} was killed before this batch was looked at",
+                                        path=self.store.path, expected=killed)
                 raise errors.LeaseLost("the claim of this batch ended before it was looked at", path=self.store.path)
         return 0
 
@@ -308,7 +313,7 @@ cdef class Batch:
         self.collect()
         for i in range(self.count):
             if self.id_list[i] == id:
-                (<Message>self[i]).killed()
+                (<Message>self[i]).state = SETTLED
         return 0
 
     cdef int settled(self) except -1:

@@ -87,7 +87,7 @@ cdef list shown_of_batch(Batch batch):
         return shown
     try:
         batch.collect()
-    except errors.LeaseLost:
+    except (errors.LeaseLost, errors.Killed):
         return shown
     for i in range(batch.count):
         word = rota_load_acquire_u64(&h.claims[batch.runs[batch.run_of[i]].claim % ROTA_CLAIM_COUNT].shown)
@@ -124,9 +124,7 @@ cdef int return_some(Store store, list shown, bint excused, object durability) e
     if lost is not None:
         part = [message for message in part if (<Message>message).id == lost.expected] or part[:1]
     for message in part:
-        if isinstance(lost, errors.Killed):
-            message.killed()
-        elif lost is None and queue_at(h, message.run.queue) != NULL:
+        if lost is None and queue_at(h, message.run.queue) != NULL:
             queue_at(h, message.run.queue).nacks += 1
         message.state = SETTLED
         shown.remove(message)

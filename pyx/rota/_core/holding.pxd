@@ -13,9 +13,8 @@ cdef enum:
     RETURNS_PER_SECTION = 256
 
 cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_ns, rota_error *error) noexcept nogil
-cdef int extend_locked(rota_handle *h, const Run *run, uint64_t lease_ns, rota_error *error) noexcept nogil
+cdef int extend_locked(rota_handle *h, const Run *run, uint64_t id, uint64_t lease_ns, rota_error *error) noexcept nogil
 cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) noexcept nogil
-cdef void forget_killed(rota_handle *h, const Run *run) noexcept nogil
 cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil
 cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil
 cdef bint is_member(rota_handle *h, const rota_claim *record, const Found *found) noexcept nogil

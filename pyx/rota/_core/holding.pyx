@@ -20,6 +20,7 @@ from engine.status cimport *
 
 from rota._core.lane cimport *
 from rota._core.slots cimport *
+from rota._core.tombs cimport killed_between, was_killed
 
 
 cdef uint32_t generation_of(const rota_claim *record) noexcept nogil:
@@ -56,7 +57,8 @@ cdef int lost(rota_handle *h, uint32_t queue_number, uint64_t id, rota_error *er
     """Why a claim does not hold any more."""
     cdef rota_queue *queue = queue_at(h, queue_number)
     cdef Found found
-    if queue == NULL or (find(h, queue, id, &found) and rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED):
+    if queue == NULL or was_killed(h, id) \
+            or (find(h, queue, id, &found) and rota_slot_state(found.slot.word) == ROTA_SLOT_KILLED):
         return rota_fail_compared(error, ROTA_KILLED, NULL, 0, id, 0, "the message was killed while it was claimed")
     return rota_fail_compared(error, ROTA_LEASE_LOST, NULL, 0, id, 0,
                               "the claim ended before it was settled; the message may be in other hands")
@@ -70,8 +72,14 @@ cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_n
     cdef uint64_t word = rota_load_acquire_u64(&record.shown)
     while True:
         if <uint32_t>(word >> 32) != run.generation:
+            if was_killed(h, upto_id):
+                return rota_fail_compared(error, ROTA_KILLED, NULL, 0, upto_id, 0,
+                                          "the message was killed before it was looked at")
             return rota_fail_compared(error, ROTA_LEASE_LOST, NULL, 0, upto_id, 0,
                                       "the claim ended before the message was looked at")
+        if record.flags & ROTA_CLAIM_KILLED and was_killed(h, upto_id):
+            return rota_fail_compared(error, ROTA_KILLED, NULL, 0, upto_id, 0,
+                                      "the message was killed before it was looked at")
         if <uint32_t>word >= mark:
             return ROTA_OK
         if rota_compare_exchange_u64(&record.shown, &word, (word & <uint64_t>0xffffffff00000000) | mark):
@@ -79,10 +87,12 @@ cdef int show(rota_handle *h, const Run *run, uint64_t upto_id, uint64_t lease_n
             return ROTA_OK if h.os.clock_boot_ns(h.os) + lease_ns // 2 <= record.lease_deadline_ns else ROTA_RETRY
 
 
-cdef int extend_locked(rota_handle *h, const Run *run, uint64_t lease_ns, rota_error *error) noexcept nogil:
+cdef int extend_locked(rota_handle *h, const Run *run, uint64_t id, uint64_t lease_ns, rota_error *error) noexcept nogil:
     cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
     if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation:
-        return lost(h, run.queue, run.first_id, error)
+        return lost(h, run.queue, id, error)
+    if was_killed(h, id):
+        return rota_fail_compared(error, ROTA_KILLED, NULL, 0, id, 0, "the message was killed while it was claimed")
     record.lease_deadline_ns = h.os.clock_boot_ns(h.os) + lease_ns
     return ROTA_OK
 
@@ -105,6 +115,9 @@ cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) n
             or (not settle.reaper and (record.process != h.process
                                        or record.process_generation != h.process_generation)):
         return lost(h, settle.queue, settle.first_id, error)
+    if settle.strict and record.flags & ROTA_CLAIM_KILLED:
+        return rota_fail_compared(error, ROTA_KILLED, NULL, 0, killed_between(h, record.first_id, record.last_id), 0,
+                                  "a message was killed while it was claimed")
     if settle.whole:
         if record.flags & ROTA_CLAIM_BROKEN or record.count != settle.count:
             return ROTA_STATE
@@ -122,20 +135,6 @@ cdef int admit_settle(rota_handle *h, const Settle *settle, rota_error *error) n
         return rota_fail_compared(error, ROTA_KILLED, NULL, 0, settle.first_id, 0,
                                   "the message was killed while it was claimed")
     return ROTA_OK if is_member(h, record, &found) else lost(h, settle.queue, settle.first_id, error)
-
-
-cdef void forget_killed(rota_handle *h, const Run *run) noexcept nogil:
-    """The holder was told that one of its messages was killed: the record holds one less."""
-    cdef rota_claim *record = &h.claims[run.claim % ROTA_CLAIM_COUNT]
-    cdef Settle settle
-    if record.state != ROTA_CLAIM_ACTIVE or generation_of(record) != run.generation or record.count == 0:
-        return
-    memset(&settle, 0, sizeof(settle))
-    settle.claim = run.claim
-    settle.queue = run.queue
-    settle.count = 1
-    settle_claim(h, &settle)
-    rota_settle_undo(h)
 
 
 cdef void settle_claim(rota_handle *h, const Settle *settle) noexcept nogil:

@@ -1,5 +1,7 @@
 # What a transaction did, entry by entry.
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
+
+from engine.handle cimport rota_handle
 
 from rota._core.draft cimport Draft
 from rota._core.message cimport Message
@@ -11,10 +13,14 @@ cdef enum:
     FOREIGN = 0    # claimed: settled by the commit, claimed outside
     TAG = 1        # registration, tag
     OWN = 2        # receipt, message: a message that this transaction put and took
+    KILL = 3       # number of the queue, id
+    DROP = 4       # receipt, taken before: what was put is undone
 
 cdef PendingReceipt next_own(list journal, uint32_t queue)
 cdef Message own_message(Store store, Draft *draft, object queue, PendingReceipt receipt)
 cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1
 cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1
 cdef int settle_entry(object entry) except -1
+cdef uint64_t first_killed(rota_handle *h, list journal) except? 0
+cdef bint holds(list journal, object id) except -1
 cdef list undo(list undone)

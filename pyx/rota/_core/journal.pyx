@@ -9,7 +9,9 @@ What holds:
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from engine.control cimport *
 from engine.format cimport *
+from engine.handle cimport rota_handle
 
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
@@ -17,6 +19,7 @@ from rota._core.giving cimport claimed_again
 from rota._core.message cimport Message, fill_settle
 from rota._core.pending cimport UNDONE, PendingReceipt, drop_taken
 from rota._core.store cimport Store
+from rota._core.tombs cimport killed_between, was_killed
 
 cdef enum:
     SETTLED = 2
@@ -84,9 +87,12 @@ cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
     cdef Message message
     cdef Settle settle
     cdef object claimed
+    cdef uint32_t i
     for entry in journal:
         claimed = entry
         if type(entry) is tuple:
+            if <int>(<tuple>entry)[0] == KILL:
+                draft_op(draft, ROTA_OP_KILL, 0, entry[1], entry[2], 0, 0, NULL, 0)
             if <int>(<tuple>entry)[0] != FOREIGN:
                 continue
             claimed = (<tuple>entry)[1]
@@ -97,6 +103,8 @@ cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
             draft_settle(draft, &settle)
         elif type(claimed) is Batch:
             (<Batch>claimed).add_acks(draft, by_id)
+    for i in range(draft.settle_count):
+        draft.settles[i].strict = 1
     return 0
 
 
@@ -104,7 +112,7 @@ cdef int settle_entry(object entry) except -1:
     """The commit settled what this entry of the journal stands for."""
     cdef object claimed = entry
     if type(entry) is tuple:
-        if <int>(<tuple>entry)[0] == TAG:
+        if <int>(<tuple>entry)[0] != FOREIGN and <int>(<tuple>entry)[0] != OWN:
             return 0
         claimed = entry[1] if <int>(<tuple>entry)[0] == FOREIGN else entry[2]
     if type(claimed) is Message:
@@ -131,5 +139,43 @@ cdef list undo(list undone):
             receipt = entry[1]
             receipt.taken -= 1
             (<Message>entry[2]).state = SETTLED  # it does not exist any more
+        elif <int>(<tuple>entry)[0] == DROP:
+            (<PendingReceipt>entry[1]).taken = entry[2]
     claims.reverse()
     return claims
+
+
+cdef uint64_t first_killed(rota_handle *h, list journal) except? 0:
+    """The id of a message that the journal's claims held when it was killed, or 0."""
+    cdef object claimed
+    cdef Batch batch
+    cdef uint64_t killed
+    cdef uint32_t i
+    for entry in journal:
+        claimed = entry
+        if type(entry) is tuple and <int>(<tuple>entry)[0] == FOREIGN:
+            claimed = entry[1]
+        if type(claimed) is Message:
+            if was_killed(h, (<Message>claimed).id):
+                return (<Message>claimed).id
+        elif type(claimed) is Batch:
+            batch = claimed
+            for i in range(batch.run_count):
+                killed = killed_between(h, batch.runs[i].first_id, batch.runs[i].last_id)
+                if killed:
+                    return killed
+    return 0
+
+
+cdef bint holds(list journal, object id) except -1:
+    """Whether a claim of the journal has this message."""
+    cdef object claimed
+    for entry in journal:
+        claimed = entry
+        if type(entry) is tuple and <int>(<tuple>entry)[0] == FOREIGN:
+            claimed = entry[1]
+        if type(claimed) is Message and (<Message>claimed).id == id:
+            return True
+        if type(claimed) is Batch and id in (<Batch>claimed).ids:
+            return True
+    return False

@@ -22,7 +22,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport SPACE_SETTLE, Placed
-from rota._core.holding cimport ROOM_FOR_RETURNS, extend_locked, forget_killed, return_unshown_locked, show
+from rota._core.holding cimport ROOM_FOR_RETURNS, extend_locked, return_unshown_locked, show
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_leave, lock_slice
@@ -64,7 +64,7 @@ cdef uint64_t queue_lease(rota_handle *h, uint32_t number) noexcept nogil:
     return queue.options.lease_ns if queue != NULL else 0
 
 
-cdef int extend(Store store, const Run *run, uint64_t lease_ns, rota_error *error) except 1:
+cdef int extend(Store store, const Run *run, uint64_t id, uint64_t lease_ns, rota_error *error) except 1:
     """Let the lease of a claim end so long from now."""
     cdef rota_handle *h = store.h
     cdef int status = ROTA_RETRY, slices = 0
@@ -73,7 +73,7 @@ cdef int extend(Store store, const Run *run, uint64_t lease_ns, rota_error *erro
             rota_fetch_add_u32(&h.calls, 1)
             status = lock_slice(h, error)
             if status == ROTA_OK:
-                status = extend_locked(h, run, lease_ns, error)
+                status = extend_locked(h, run, id, lease_ns, error)
                 lock_leave(h)
         rota_fetch_sub_u32(&h.calls, 1)
     return status
@@ -84,7 +84,7 @@ cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
     cdef rota_handle *h = store.h
     cdef int status = show(h, run, upto_id, queue_lease(h, run.queue), &error)
     if status == ROTA_RETRY:  # half of the lease is gone: showing restarts it
-        status = extend(store, run, queue_lease(h, run.queue), &error)
+        status = extend(store, run, upto_id, queue_lease(h, run.queue), &error)
     if status != ROTA_OK:
         store.fail(&error)
     return 0
@@ -278,7 +278,7 @@ cdef class Message:
         try:
             self.store.submit(&draft, SPACE_SETTLE, &placed, -1.0)
         except errors.Killed:
-            self.killed()
+            self.state = SETTLED
             raise
         self.state = SETTLED
         wake_group(h, self.run.queue)
@@ -323,37 +323,21 @@ cdef class Message:
             if queue_at(h, self.run.queue) != NULL:
                 queue_at(h, self.run.queue).nacks += 1
         except errors.Killed:
-            self.killed()
+            self.state = SETTLED
             raise
         finally:
             draft_end(&draft)
         return 0
 
-    cdef int killed(self) except -1:
-        """The claim holds this message no more."""
-        cdef rota_error error
-        cdef rota_handle *h = self.store.h
-        cdef int status = ROTA_RETRY, slices = 0
-        while self.store.again(&status, &slices, &error):
-            with nogil:
-                rota_fetch_add_u32(&h.calls, 1)
-                status = lock_slice(h, &error)
-                if status == ROTA_OK:
-                    forget_killed(h, &self.run)
-                    lock_leave(h)
-            rota_fetch_sub_u32(&h.calls, 1)
-        self.state = SETTLED
-        return 0
-
     def extend(self, double seconds):
-        """Let the lease end `seconds` from now.  Raises LeaseLost."""
+        """Let the lease end `seconds` from now.  Raises LeaseLost, Killed."""
         cdef rota_error error
         cdef int status
         if not 0 < seconds < 3e9:
             raise ValueError(f"a lease ends after 0 seconds, not {seconds!r}")
         if not self.claimed():
             raise errors.StateError("the message is settled")
-        status = extend(self.store, &self.run, <uint64_t>(seconds * 1e9), &error)
+        status = extend(self.store, &self.run, self.id, <uint64_t>(seconds * 1e9), &error)
         if status != ROTA_OK:
             self.store.fail(&error)
 

@@ -26,6 +26,7 @@ from rota._core.append cimport SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch, new_batch
 from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
+from rota._core.killing cimport kill_message
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
 from rota._core.message cimport Message, fill_settle, new_message, submit_settle
@@ -321,7 +322,7 @@ cdef class Queue:
         reading.commit = NULL
         try:
             message._body = read_slot(self.store, ref, id, &reading)
-        except errors.LeaseLost:  # nobody claimed it here: it was settled meanwhile
+        except (errors.LeaseLost, errors.Killed):  # nobody claimed it here: it was settled meanwhile
             raise errors.NotFound(f"the queue {self.name!r} has no message {id}", path=self.store.path) from None
         message._attributes = self.store.attributes
         message._time_ns = reading.header.time_ns
@@ -343,23 +344,13 @@ cdef class Queue:
     def kill(self, uint64_t id):
         """Delete the message of that id, also one in flight, whose holder's next call raises Killed.
 
-        True when it was there; durable when this returns.  Raises NotFound.
+        True when this call or an earlier one killed it; False when it ended otherwise before (processed, or expired): too
+        late.  It is found wherever it was moved to.  Durable when this returns, whatever the level.  Raises NotFound
+        for an id that is unknown, or ended so long ago that nothing is known of it.
         """
-        cdef Draft draft
-        cdef uint64_t level = 0
         self.store.check_writable()
-        try:
-            self.find_ref(id, &level)
-        except errors.NotFound:
-            self.store.settle_seen("sync")  # whatever ended it
-            raise
-        draft_begin(&draft, self.store.h)
-        try:
-            draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>self.number, id, 0, 0, NULL, 0)
-            submit_settle(self.store, &draft, "sync")
-        finally:
-            draft_end(&draft)
-        return True
+        self.native()
+        return kill_message(self.store, self.number, self.name, id)
 
     def drop(self, ids):
         """Settle messages by id whoever holds them, in one commit, without a tombstone: for volatile queues."""

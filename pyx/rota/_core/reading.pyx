@@ -20,6 +20,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.store cimport Store
+from rota._core.tombs cimport was_killed
 
 from rota import errors
 
@@ -132,7 +133,9 @@ cdef bytes read_slot(Store store, rota_slot_ref ref, uint64_t id, Reading *readi
         reading.commit = NULL
         rota_fence_acquire()
         if slot.id != id or not rota_slot_live(rota_load_acquire_u64(&slot.word)):  # its segment may be in use again
-            raise errors.LeaseLost(f"message {id} is not held any more", path=store.path)
+            if was_killed(h, id):
+                raise errors.Killed(f"message {id} was killed", path=store.path, expected=id)
+            raise errors.LeaseLost(f"message {id} is not held any more", path=store.path, expected=id)
         if rota_slot_place(rota_load_acquire_u64(&slot.word)) == rota_slot_place(word):
             break
     corrupt(store, file, offset, id, "its stored bytes do not match their checksum")

@@ -20,6 +20,7 @@ cdef class Transaction:
     cdef uint64_t serial
     cdef uint64_t base_id
     cdef uint64_t end_lsn
+    cdef uint64_t kills_seen  # of the repository, when it was looked last whether one hit this transaction
     cdef uint64_t own_queues  # bit number % 64 of a queue that this transaction put into
     cdef uint32_t operations
     cdef uint32_t message_count
@@ -29,6 +30,7 @@ cdef class Transaction:
     cdef uint64_t token_number
     cdef int open(self) except -1
     cdef int own(self, Store store) except -1
+    cdef int look(self) except -1
     cdef int room(self, uint64_t more, uint32_t operations) except -1
     cdef Message get_beside_own(self, Queue queue, object timeout)
     cdef PendingReceipt pending(self, Queue queue, uint32_t priority, uint32_t count, uint8_t flags)

@@ -26,9 +26,11 @@ from engine.status cimport *
 from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
-from rota._core.journal cimport FOREIGN, OWN, TAG, add_puts, add_settlements, next_own, own_message, settle_entry, undo
+from rota._core.journal cimport DROP, FOREIGN, KILL, OWN, TAG, add_puts, add_settlements, first_killed, holds, next_own
+from rota._core.journal cimport own_message, settle_entry, undo
+from rota._core.killing cimport MESSAGE_LIVE, MESSAGE_UNKNOWN, locate
 from rota._core.message cimport Message
-from rota._core.pending cimport COMMITTED, PendingReceipt, new_pending
+from rota._core.pending cimport COMMITTED, PENDING, PendingReceipt, new_pending
 from rota._core.put cimport add_message, commit_limit, new_receipt
 from rota._core.queue cimport Queue
 from rota._core.reap cimport wake_draft
@@ -82,6 +84,7 @@ cdef class Transaction:
             self.token_number = token & 0xffffffffffffffff
         last_serial += 1
         self.serial = last_serial
+        self.kills_seen = store.h.control.kills
         take_draft(&self.draft, store.h)
         self.state = OPEN
 
@@ -97,6 +100,20 @@ cdef class Transaction:
             raise errors.StateError("the transaction was committed" if self.state == DONE else
                                     "the transaction was rolled back")
         self.store.check_writable()
+        if self.store.h.control.kills != self.kills_seen:
+            self.look()
+        return 0
+
+    cdef int look(self) except -1:
+        """Somebody killed something since: when this transaction holds it, all is over."""
+        cdef uint64_t kills = self.store.h.control.kills
+        cdef uint64_t killed = first_killed(self.store.h, self.journal)
+        if killed:
+            error = errors.Killed(f"message {killed} was killed while this transaction held it; the transaction is "
+                                  "rolled back", path=self.store.path, expected=killed)
+            self.abort_for(error, True)
+            raise error
+        self.kills_seen = kills
         return 0
 
     cdef int own(self, Store store) except -1:
@@ -263,6 +280,41 @@ cdef class Transaction:
             batch.state = IN_TRANSACTION
         self.journal.append((FOREIGN, claimed))
 
+    def kill(self, target, id=None):
+        """Kill a message with the commit: `kill(queue, id)`, or `kill(pending)` what a put of this transaction returned.
+
+        True: it lives, and the commit kills it; when it ends or moves before the commit, that raises Conflict and the
+        transaction is rolled back.  False: it ended already, in whichever way, and nothing is added.  A pending put is
+        undone.  Raises NotFound as Queue.kill(), StateError for a message that this transaction itself holds.
+        """
+        cdef Queue queue
+        cdef PendingReceipt receipt
+        cdef uint32_t where = 0
+        cdef int found
+        self.open()
+        if isinstance(target, PendingReceipt):
+            receipt = target
+            if receipt.serial != self.serial or receipt.state != PENDING:
+                raise errors.StateError("that was not put by this transaction, or was rolled back")
+            self.journal.append((DROP, receipt, receipt.taken))
+            receipt.taken = receipt.made
+            self.any_taken = True
+            return True
+        queue = <Queue?>target
+        self.own(queue.store)
+        queue.native()
+        if holds(self.journal, id):
+            raise errors.StateError(f"this transaction holds message {id}: its commit settles it")
+        found = locate(self.store, queue.number, id, &where)
+        if found == MESSAGE_UNKNOWN:
+            raise errors.NotFound(f"the queue {queue.name!r} has no message {id}, or nothing is known of it any more",
+                                  path=self.store.path)
+        if found != MESSAGE_LIVE:
+            return False
+        self.room(64, 1)
+        self.journal.append((KILL, where, int(id)))
+        return True
+
     def tag(self, registration, bytes tag):
         """Keep `tag` with a registration, atomically with the commit."""
         self.open()
@@ -322,8 +374,8 @@ cdef class Transaction:
     def commit(self):
         """Write all of it as one commit.
 
-        Raises LeaseLost or Killed, whose `id` is the message in question, Full (no room within the timeout of the
-        transaction), QueueStopped, NotFound (a queue was destroyed): then nothing was written and the transaction is
+        Raises LeaseLost, Killed or Conflict, whose `id` is the message in question, Full (no room within the timeout of
+        the transaction), QueueStopped, NotFound (a queue was destroyed): then nothing was written and the transaction is
         rolled back, attempts not counted.  Raises OutcomeUnknown when it is visible and its sync failed.
         """
         cdef Placed placed
@@ -360,7 +412,7 @@ cdef class Transaction:
                     f"the transaction takes {draft.length} bytes, and a commit of this repository at most "
                     f"{commit_limit(self.store)}: use several", path=self.store.path)
             space = SPACE_SETTLE if draft.message_count == 0 else \
-                SPACE_ANSWER if draft.settle_count else SPACE_PUT
+                SPACE_ANSWER if draft.settle_count or draft.kill_count else SPACE_PUT
             again = self.store.submit(draft, space, placed, deadline)
             by_id = True
         return 1
