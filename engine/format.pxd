@@ -51,7 +51,6 @@ cdef extern from "rota/format.h" nogil:
         ROTA_OP_DEDUP
         ROTA_OP_SAGA
         ROTA_OP_CHECKPOINT
-        ROTA_OP_PURGE
         ROTA_OP_KIND_END
     enum:
         ROTA_MOVE_USER
@@ -97,6 +96,7 @@ cdef extern from "rota/format.h" nogil:
         ROTA_ATTRIBUTE_ERROR
         ROTA_ATTRIBUTE_DEDUP
         ROTA_ATTRIBUTE_BLOCK
+        ROTA_ATTRIBUTE_PUT_AT
     ctypedef struct rota_epoch:
         uint64_t start_lsn
         uint32_t epoch

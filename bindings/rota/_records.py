@@ -41,7 +41,6 @@ KINDS = {
     14: "dedup",
     15: "saga",
     16: "checkpoint",
-    17: "purge",
 }
 QUEUE_ACTIONS = ("create", "configure", "stop", "start", "destroy")
 MOVE_REASONS = ("user", "attempts", "expired", "redrive")
@@ -59,9 +58,10 @@ ATTRIBUTES = {
     11: "error",
     12: "dedup",
     13: "block",
+    14: "put_at_ns",
 }
 KEY_TEXT = 2
-NUMBERS = {4: "<Q", 5: "<Q", 9: "<H", 13: "<I"}
+NUMBERS = {4: "<Q", 5: "<Q", 9: "<H", 13: "<I", 14: "<Q"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,6 @@ enum rota_op_kind {
     ROTA_OP_DEDUP = 14,      /* kept for duplicate suppression on enqueue */
     ROTA_OP_SAGA = 15,       /* kept for sagas */
     ROTA_OP_CHECKPOINT = 16, /* id = block number, a = begin LSN, extra: block */
-    ROTA_OP_PURGE = 17,      /* queue, id = every message below this id is settled */
     ROTA_OP_KIND_END
 };
 
@@ -282,6 +281,7 @@ enum rota_attribute {
     ROTA_ATTRIBUTE_ERROR = 11,
     ROTA_ATTRIBUTE_DEDUP = 12,
     ROTA_ATTRIBUTE_BLOCK = 13, /* u32 offset of the block from the commit's start (BLOCK frames) */
+    ROTA_ATTRIBUTE_PUT_AT = 14, /* u64 wall ns: when it was first put (COPIED frames) */
 };
 
 static inline uint64_t rota_round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }

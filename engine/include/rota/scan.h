@@ -196,7 +196,6 @@ static __attribute__((unused)) int rota_op_check(const rota_op *op, const uint8_
         good = good && rota_op_queue_check(op, extra) == ROTA_SCAN_OK;
         break;
     case ROTA_OP_FENCE:
-    case ROTA_OP_PURGE:
         good = good && op->extra_bytes == 0;
         break;
     case ROTA_OP_DEDUP:

@@ -26,7 +26,8 @@ from rota._core.holding cimport generation_of
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.gather cimport gather_bodies
-from rota._core.message cimport Message, fill_settle, mark_shown, park_corrupt, return_unshown, submit_settle
+from rota._core.lease cimport mark_shown, return_unshown
+from rota._core.message cimport Message, fill_settle, park_corrupt, submit_settle
 from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport wake_queue
 from rota._core.store cimport Store

@@ -15,7 +15,7 @@ _HEADER = struct.Struct("<BBHI")
 _U64 = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
 _BYTES, _TEXT, _INTEGER, _FLOATING, _BOOLEAN = range(1, 6)
-_LIMIT = 65535
+_LIMIT = 65535 - 12  # a copy adds the time of the first put
 _FAR = 3e9  # about a century
 
 
@@ -174,3 +174,9 @@ def key_of(bytes data):
 def headers_of(bytes data):
     """The headers in the attributes, a new dict."""
     return decode_headers(decode_attributes(data).get(ROTA_ATTRIBUTE_HEADERS, b""))
+
+
+def put_at(bytes data):
+    """When a copied message was first put, in wall ns; 0 when the attributes do not say."""
+    found = decode_attributes(data).get(ROTA_ATTRIBUTE_PUT_AT, b"")
+    return _U64.unpack(found)[0] if len(found) == _U64.size else 0

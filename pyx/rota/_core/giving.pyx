@@ -15,7 +15,8 @@ from engine.handle cimport rota_handle
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
-from rota._core.message cimport Message, fill_settle, return_unshown, submit_settle
+from rota._core.lease cimport return_unshown
+from rota._core.message cimport Message, fill_settle, submit_settle
 from rota._core.reap cimport draft_back, wake_queue
 from rota._core.store cimport Store
 

@@ -15,20 +15,20 @@ cdef class Message:
     cdef readonly uint64_t id
     cdef bytes _body
     cdef bytes _attributes
-    cdef uint64_t _time_ns
+    cdef uint64_t _time_ns          # 0: to be found
+    cdef rota_commit_header _header # as it was read, not checked
     cdef Run run
     cdef uint8_t state       # 0 looked at, 1 claimed, 2 settled, 3 claimed by a transaction
     cdef object transaction
     cdef object batch        # of which it is a part, for the marks
     cdef uint64_t slot
     cdef int load(self, bint mark) except -1
+    cdef int find_time(self) except -1
     cdef int claimed(self) except -1
     cdef int back(self, object delay, uint64_t excused) except -1
 
 cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t last_id, uint32_t count,
                      bint whole) noexcept nogil
-cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1
 cdef int submit_settle(Store store, Draft *draft, object durability) except -1
 cdef int park_corrupt(Store store, const Run *run, uint64_t id) except -1
 cdef Message new_message(Store store, object queue, const Run *run, uint64_t id, rota_slot_ref ref)
-cdef int return_unshown(Store store, const Run *run) except -1

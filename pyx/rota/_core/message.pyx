@@ -19,14 +19,14 @@ from engine.format cimport *
 from engine.frame cimport rota_attribute_u64, rota_block_check, rota_frame_block
 from engine.handle cimport rota_handle
 from engine.pool cimport *
+from engine.scan cimport rota_commit_header_crc
 from engine.status cimport *
 
 from rota._core.append cimport SPACE_SETTLE, Placed
-from rota._core.holding cimport ROOM_FOR_RETURNS, extend_locked, return_unshown_locked, show
+from rota._core.lease cimport extend, mark_shown
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_leave, lock_slice
-from rota._core.provide cimport append_pages
 from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport draft_back, wake_draft, wake_queue
 from rota._core.store cimport Store, now
@@ -34,7 +34,7 @@ from rota._core.store cimport Store, now
 from rota import errors
 
 import logging
-from rota._core.codec import headers_of, key_of
+from rota._core.codec import headers_of, key_of, put_at
 
 _log = logging.getLogger("rota")
 
@@ -56,65 +56,6 @@ cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t
     settle.queue = run.queue
     settle.level = run.level
     settle.whole = whole
-    return 0
-
-
-cdef uint64_t queue_lease(rota_handle *h, uint32_t number) noexcept nogil:
-    cdef rota_queue *queue = queue_at(h, number)
-    return queue.options.lease_ns if queue != NULL else 0
-
-
-cdef int extend(Store store, const Run *run, uint64_t id, uint64_t lease_ns, rota_error *error) except 1:
-    """Let the lease of a claim end so long from now."""
-    cdef rota_handle *h = store.h
-    cdef int status = ROTA_RETRY, slices = 0
-    while store.again(&status, &slices, error):
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            status = lock_slice(h, error)
-            if status == ROTA_OK:
-                status = extend_locked(h, run, id, lease_ns, error)
-                lock_leave(h)
-        rota_fetch_sub_u32(&h.calls, 1)
-    return status
-
-
-cdef int mark_shown(Store store, const Run *run, uint64_t upto_id) except -1:
-    cdef rota_error error
-    cdef rota_handle *h = store.h
-    cdef int status = show(h, run, upto_id, queue_lease(h, run.queue), &error)
-    if status == ROTA_RETRY:  # half of the lease is gone: showing restarts it
-        status = extend(store, run, upto_id, queue_lease(h, run.queue), &error)
-    if status != ROTA_OK:
-        store.fail(&error)
-    return 0
-
-
-cdef int return_unshown(Store store, const Run *run) except -1:
-    """Messages of a claim that nobody was shown go back, by a change of their slots.  Raises LeaseLost."""
-    cdef rota_handle *h = store.h
-    cdef rota_error error
-    cdef int status, slices = 0
-    cdef bint grows = False
-    status = 1
-    while status > 0 or store.again(&status, &slices, &error):
-        if status > 0:
-            slices = 0
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            status = append_pages(h, 4 * ROOM_FOR_RETURNS, False, &error) if grows else ROTA_OK
-            if status == ROTA_OK:
-                status = lock_slice(h, &error)
-                grows = False
-                if status == ROTA_OK:
-                    status = return_unshown_locked(h, run, run.first_id, run.last_id, &error)
-                    grows = status == ROTA_RETRY
-                    lock_leave(h)
-            elif status == ROTA_TIMEOUT:
-                status = ROTA_RETRY
-        rota_fetch_sub_u32(&h.calls, 1)
-    if status < 0:
-        store.fail(&error)
     return 0
 
 
@@ -166,7 +107,7 @@ cdef Message new_message(Store store, object queue, const Run *run, uint64_t id,
         message.state = SETTLED
         park_corrupt(store, run, id)
         raise
-    message._time_ns = reading.header.time_ns
+    message._header = reading.header
     return message
 
 
@@ -203,7 +144,7 @@ cdef class Message:
                 self.state = SETTLED
                 park_corrupt(self.store, &self.run, self.id)
             raise
-        self._time_ns = reading.header.time_ns
+        self._header = reading.header
         return 0
 
     @property
@@ -227,10 +168,24 @@ cdef class Message:
 
     @property
     def enqueued_at(self):
-        """Seconds since the epoch when it was first committed."""
+        """Seconds since the epoch when it was first committed.  Raises Corrupt when the stored time is damaged."""
         if self._body is None:
             self.load(True)
+        if self._time_ns == 0:
+            self.find_time()
         return self._time_ns / 1e9
+
+    cdef int find_time(self) except -1:
+        """A copy carries it as an attribute; else it is that of the commit, whose sum is looked at only here."""
+        if self._attributes is not None:
+            self._time_ns = put_at(self._attributes)
+        if self._time_ns == 0:
+            if rota_commit_header_crc(self.store.h.salt_crc, &self._header) != self._header.header_crc:
+                raise errors.Corrupt(f"message {self.id}: the header of its commit, which has the time of the put, does "
+                                     f"not match its checksum; run `rota verify {self.store.path}`",
+                                     path=self.store.path)
+            self._time_ns = self._header.time_ns
+        return 0
 
     @property
     def priority(self):

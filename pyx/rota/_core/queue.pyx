@@ -325,7 +325,7 @@ cdef class Queue:
         except (errors.LeaseLost, errors.Killed):  # nobody claimed it here: it was settled meanwhile
             raise errors.NotFound(f"the queue {self.name!r} has no message {id}", path=self.store.path) from None
         message._attributes = self.store.attributes
-        message._time_ns = reading.header.time_ns
+        message._header = reading.header
         record = rota_table_find(self.store.h, &self.store.h.control.tables[ROTA_TABLE_HISTORY], id)
         if record != NULL:
             message.run.handouts = <uint32_t>record.a

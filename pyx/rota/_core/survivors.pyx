@@ -7,6 +7,7 @@ What holds:
 2. Bytes are copied out of the mapping under the guard, and checked in the copy.
 3. A frame that does not match its checksum is not copied: its segment stays, and a get still says what is wrong.
 4. A message of a compressed block is copied as a plain one, decoded here.
+5. A copy says when its message was first put: the commit that carries it has a time of its own.
 """
 
 from libc.stdlib cimport free, malloc, realloc
@@ -26,6 +27,10 @@ from rota._core.image_tables cimport bucket_of
 from rota._core.lane cimport Found, chunk_count, find, queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.segment cimport segment_base, segment_map
+
+
+cdef enum:
+    PUT_AT_BYTES = 12
 
 
 # --- collecting ------------------------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ cdef bint survivor_size(rota_handle *h, const Survivor *survivor, uint64_t *leng
     cdef rota_frame frame
     if not load_frame(h, survivor, &frame):
         return False
-    length[0] = sizeof(rota_frame) + ((<uint64_t>frame.attribute_bytes + frame.body_length + 7) & ~<uint64_t>7)
+    length[0] = sizeof(rota_frame) + ((<uint64_t>frame.attribute_bytes + PUT_AT_BYTES + frame.body_length + 7) & ~<uint64_t>7)
     return True
 
 
@@ -220,6 +225,30 @@ cdef void plain_attributes(Reading *reading) noexcept nogil:
             reading.attribute_bytes += length + 4
 
 
+cdef bint keep_time(rota_handle *h, const Survivor *survivor, Reading *reading) noexcept nogil:
+    """Add when it was first put, unless a copy says it already: the time of its commit, which must be checked."""
+    cdef uint64_t start = rota_slot_cell(survivor.place) * ROTA_CELL - reading.frame.back
+    cdef uint8_t head[96]
+    cdef rota_commit_header header
+    cdef const uint8_t *value = NULL
+    cdef uint32_t length = 0
+    cdef uint8_t *to = reading.attributes + reading.attribute_bytes
+    if rota_attribute_find(reading.attributes, reading.attribute_bytes, ROTA_ATTRIBUTE_PUT_AT, &value, &length):
+        return True
+    if h.os.copy_guarded(h.os, head, base_of(h, survivor) + start, sizeof(head)) != ROTA_OK \
+            or rota_commit_check(head, h.segment_size - start, h.salt_crc, 0, &header) != ROTA_SCAN_OK:
+        return False
+    if reading.attribute_bytes > ROTA_ATTRIBUTE_BYTES_MAX - PUT_AT_BYTES:
+        return True  # put by a version that left no room
+    to[0] = ROTA_ATTRIBUTE_PUT_AT
+    to[1] = 0
+    to[2] = sizeof(header.time_ns)
+    to[3] = 0
+    memcpy(to + 4, &header.time_ns, sizeof(header.time_ns))
+    reading.attribute_bytes += PUT_AT_BYTES
+    return True
+
+
 cdef bint room_for(Reading *reading, uint64_t stored) noexcept nogil:
     cdef uint8_t *moved
     if reading.raw == NULL:
@@ -249,6 +278,8 @@ cdef bint survivor_read(rota_handle *h, const Survivor *survivor, Reading *readi
             or rota_frame_crc(h.salt_crc, frame, reading.stored) != frame.crc:
         return False
     plain_attributes(reading)
+    if not keep_time(h, survivor, reading):
+        return False
     reading.body = reading.stored + frame.attribute_bytes
     if frame.flags & ROTA_FRAME_BLOCK:
         if not decode_block(h, survivor, reading) or frame.id > reading.raw_length \
