@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import shutil
 import tempfile
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -50,6 +51,14 @@ class Hand:
         self.held.update({message.id: message for message in batch})
         return list(batch.ids)
 
+    def choose(self, queue: str, key: Any) -> int | None:
+        try:
+            message = self.repo.queue(queue).get(timeout=0, where=rota.key == key)
+        except rota.Empty:
+            return None
+        self.held[message.id] = message
+        return message.id
+
     def ack_many(self, queue: str, count: int) -> list[int]:
         with self.repo.queue(queue).get_many(count) as batch:
             return list(batch.ids)
@@ -66,11 +75,6 @@ class Hand:
 
     def redrive(self, ids: list[int], target: str) -> None:
         self.repo.queue("plain.errors").redrive(ids, self.repo.queue(target))
-
-    def sweep(self) -> None:
-        for name in QUEUES:
-            queue = self.repo.queue(name)
-            queue.get_many(1, timeout=0.001).release()
 
     def seen(self) -> dict[str, list[tuple[int, int, list[int]]]]:
         return {name: index_lists(self.repo.queue(name)) for name in QUEUES}
@@ -115,6 +119,7 @@ class Machine(RuleBasedStateMachine):
         self.fields: dict[int, tuple[Any, Any]] = {}
         self.queues: dict[str, list[int]] = {name: [] for name in QUEUES}
         self.held: dict[int, str] = {}
+        self.expiries: dict[int, int] = {}
         self.now_ns = 0
         self.child: Child | None = None
 
@@ -139,9 +144,27 @@ class Machine(RuleBasedStateMachine):
         self.child = Child(serve, self.path / "r", self.now_ns)
         assert self.child.receive() == "open"
 
+    def settled(self) -> dict[str, list[int]]:
+        """What lives, once everything that has expired and that nobody holds was swept."""
+        deadline = time.monotonic() + 5
+        while True:
+            live: dict[str, list[int]] = self.call("live")
+            over = [
+                id
+                for name in ("plain", "group")
+                for id in live[name]
+                if self.expiries.get(id, self.now_ns + 1) <= self.now_ns and id not in self.held
+            ]
+            if not over:
+                break
+            assert time.monotonic() < deadline, f"{over} do not expire"
+        for id in live["plain.errors"]:
+            self.expiries.pop(id, None)  # a message that was moved does not expire
+        return live
+
     def agree(self) -> None:
         """The lists are what the messages say; what ended or moved by itself is taken from what lives."""
-        live = self.call("live")
+        live = self.settled()
         for name in QUEUES:
             come = [id for id in live[name] if id not in self.queues[name]]
             self.queues[name] = [id for id in self.queues[name] if id in live[name]] + come
@@ -182,6 +205,8 @@ class Machine(RuleBasedStateMachine):
         ttl, delay = 10.0 if late == "t" else None, 10.0 if late == "d" else 0.0
         id = self.call("put", queue, key, number, ttl, delay)
         self.fields[id] = key, number
+        if ttl is not None:
+            self.expiries[id] = self.now_ns + int(ttl * 1e9)
         self.queues[queue].append(id)
 
     @rule(queue=queue, keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=8))
@@ -192,14 +217,26 @@ class Machine(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from(QUEUES), count=st.integers(1, 5))
     def claim(self, queue: str, count: int) -> None:
+        self.settled()
         for id in self.call("claim", queue, count):
             if queue == "group" and (key := self.fields[id][0]) is not None:
                 older = [other for other in self.queues[queue] if self.fields[other][0] == key]
                 assert older[0] == id, f"{id} is not the oldest of {older}"
             self.held[id] = queue
 
+    @rule(queue=queue, key=st.sampled_from(KEYS[1:]))
+    def choose_key(self, queue: str, key: Any) -> None:
+        live = self.settled()[queue]
+        if (id := self.call("choose", queue, key)) is None:
+            return
+        of_key = [other for other in self.queues[queue] if other in live and group(self.fields[other][0]) == group(key)]
+        assert id in of_key
+        assert queue == "plain" or of_key[0] == id
+        self.held[id] = queue
+
     @rule(queue=st.sampled_from(QUEUES), count=st.integers(1, 5))
     def ack_many(self, queue: str, count: int) -> None:
+        self.settled()
         for id in self.call("ack_many", queue, count):
             self.queues[queue].remove(id)
 
@@ -212,13 +249,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), queue=st.sampled_from(QUEUES))
     def kill(self, data: st.DataObject, queue: str) -> None:
-        if (id := self.choose(data, self.call("live")[queue])) is not None:
+        if (id := self.choose(data, self.settled()[queue])) is not None:
             self.call("kill", queue, id)
             self.agree()
 
     @rule(data=st.data(), to=queue)
     def redrive(self, data: st.DataObject, to: str) -> None:
-        free = [id for id in self.call("live")["plain.errors"] if id not in self.held]
+        free = [id for id in self.settled()["plain.errors"] if id not in self.held]
         if (id := self.choose(data, free)) is not None:
             self.call("redrive", [id], to)
             self.agree()
@@ -228,7 +265,6 @@ class Machine(RuleBasedStateMachine):
     def advance(self) -> None:
         self.now_ns += int(11e9)
         self.call("advance", self.now_ns)
-        self.call("sweep")
         self.agree()
 
     @rule(how=st.sampled_from(["close", "kill"]))
