@@ -164,8 +164,8 @@ enum rota_table_name {
     ROTA_TABLE_STRAGGLERS = 1,    /* id -> a: slot, b: queue */
     ROTA_TABLE_REGISTRATIONS = 2, /* hash of (queue, name) -> a: page of the registration, b: next with that hash */
     ROTA_TABLE_EXPIRY = 3,   /* id -> a: wall ns after which it must not be handed out */
-    ROTA_TABLE_VALUES = 4,   /* hash of queue, lane and term -> a: first id, b: last id, c: count */
-    ROTA_TABLE_POSTINGS = 5, /* id << 4 | ordinal -> a: term, b: previous id, c: next id; of the score a: the place */
+    ROTA_TABLE_VALUES = 4,   /* hash of queue, lane and term -> a: first slot, b: last slot, c: count */
+    ROTA_TABLE_POSTINGS = 5, /* id << 4 | ordinal -> a: term, b: previous slot, c: next; of the score a: the place */
 };
 
 /* One priority of one queue.  Line A changes with puts, line B with claims and settlements. */

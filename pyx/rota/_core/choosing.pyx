@@ -18,7 +18,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.claim cimport *
-from rota._core.index cimport posting_of, values_of
+from rota._core.index cimport posting_at, values_of
 from rota._core.lane cimport *
 from rota._core.slots cimport *
 
@@ -59,18 +59,17 @@ cdef int take(rota_handle *h, Found *found, const Wanted *wanted, Run *run, Clai
     return 1
 
 
-cdef int consider(rota_handle *h, rota_queue *queue, uint64_t id, const Wanted *wanted, Run *run, Claimed *claimed,
+cdef int consider(rota_handle *h, Found *found, const Wanted *wanted, Run *run, Claimed *claimed,
                   uint64_t now_ns) noexcept nogil:
-    """Take the message of that id if it is ready: 1 taken, 0 not, -1 when expired ones must be swept first."""
-    cdef Found found
-    if not find(h, queue, id, &found) or not is_ready(h, &found):
+    """Take a message if it is ready: 1 taken, 0 not, -1 when expired ones must be swept first."""
+    if not is_ready(h, found):
         return 0
     if has_expired(h, found.slot, now_ns):
         claimed.expired = 1
         return -1
     if wanted.durable_only and not slot_durable(h, found.slot.word, rota_load_acquire_u64(&h.control.durable_lsn)):
         return 0
-    return take(h, &found, wanted, run, claimed)
+    return take(h, found, wanted, run, claimed)
 
 
 cdef int claim_from_list(rota_handle *h, rota_queue *queue, uint32_t level, const Wanted *wanted, Run *run,
@@ -78,14 +77,17 @@ cdef int claim_from_list(rota_handle *h, rota_queue *queue, uint32_t level, cons
     """The first message of a list that is ready; those that others hold are passed over."""
     cdef const rota_record *values = values_of(h, queue.number, level, wanted.term)
     cdef const rota_record *posting
-    cdef uint64_t id = values.a if values != NULL else 0, steps = values.c if values != NULL else 0
+    cdef rota_slot_ref slot = values.a if values != NULL else 0
+    cdef uint64_t steps = values.c if values != NULL else 0
+    cdef Found found
     cdef int taken
-    while id and steps:
-        taken = consider(h, queue, id, wanted, run, claimed, now_ns)
+    while slot and steps:
+        found_at(h, queue, level, slot, &found)
+        taken = consider(h, &found, wanted, run, claimed, now_ns)
         if taken != 0:
             return taken
-        posting = posting_of(h, id, <uint32_t>(wanted.term & 15))
-        id = posting.c if posting != NULL else 0
+        posting = posting_at(h, slot, <uint32_t>(wanted.term & 15))
+        slot = posting.c if posting != NULL else 0
         steps -= 1
     return 0
 
@@ -94,6 +96,7 @@ cdef int claim_chosen(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
                       rota_error *error) noexcept nogil:
     """Hand out the message of wanted.id, or the first of the list of wanted.term, high priorities first."""
     cdef uint64_t now_ns = 0
+    cdef Found found
     cdef int level, taken = 0
     cdef int status = claim_refused(h, queue, &now_ns, error)
     memset(claimed, 0, sizeof(Claimed))
@@ -102,7 +105,8 @@ cdef int claim_chosen(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
     if queue.options.order == ROTA_ORDER_STRICT:
         return rota_fail(error, ROTA_STATE, NULL, 0, "a queue of order 'strict' hands out in its order only")
     if wanted.id:
-        taken = consider(h, queue, wanted.id, wanted, run, claimed, now_ns)
+        if find(h, queue, wanted.id, &found):
+            taken = consider(h, &found, wanted, run, claimed, now_ns)
     else:
         for level in range(9, -1, -1):
             if lane_ready(&queue.lanes[level]) and taken == 0:

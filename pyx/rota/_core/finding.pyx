@@ -20,7 +20,7 @@ from engine.status cimport *
 from engine.term cimport *
 
 from rota._core.claim cimport Claimed, Run, Wanted
-from rota._core.index cimport posting_of, values_of
+from rota._core.index cimport posting_at, posting_of, values_of
 from rota._core.lane cimport Found, chunk_at, chunk_count, find, lane_live, lane_ready, queue_at
 from rota._core.lock cimport lock_enter, lock_leave, lock_slice
 from rota._core.message cimport Message, new_message
@@ -62,14 +62,15 @@ cdef uint32_t list_ids(rota_handle *h, uint32_t number, uint32_t level, uint64_t
     """The messages of one list, at most LIST_MAX of them."""
     cdef const rota_record *values = values_of(h, number, level, term)
     cdef const rota_record *posting
-    cdef uint64_t id = values.a if values != NULL else 0
+    cdef uint64_t slot = values.a if values != NULL else 0
     cdef uint32_t count = 0
-    while id and count < LIST_MAX:
-        ids[count] = id
+    while slot and count < LIST_MAX:
+        ids[count] = rota_slot_at(h, slot).id
         count += 1
-        posting = posting_of(h, id, term & 15)
-        id = posting.c if posting != NULL else 0
-    if values != NULL and count < LIST_MAX and (values.c != count or values.b != ids[count - 1]):
+        posting = posting_at(h, slot, term & 15)
+        slot = posting.c if posting != NULL else 0
+    if values != NULL and count < LIST_MAX and (values.c != count
+                                                or rota_slot_at(h, values.b).id != ids[count - 1]):
         return 0  # a list that contradicts its head
     return count
 
@@ -161,19 +162,19 @@ cdef uint32_t ids_of_term(rota_handle *h, uint32_t number, uint64_t term, uint64
     cdef const rota_queue *queue = queue_at(h, number)
     cdef const rota_record *values
     cdef const rota_record *posting
-    cdef uint64_t id
+    cdef uint64_t slot
     cdef uint32_t count = 0
     cdef int level
     for level in range(9 if queue != NULL else -1, -1, -1):
         if lane_live(&queue.lanes[level]) == 0:
             continue
         values = values_of(h, number, <uint32_t>level, term)
-        id = values.a if values != NULL else 0
-        while id and count < limit:
-            ids[count] = id
+        slot = values.a if values != NULL else 0
+        while slot and count < limit:
+            ids[count] = rota_slot_at(h, slot).id
             count += 1
-            posting = posting_of(h, id, <uint32_t>(term & 15))
-            id = posting.c if posting != NULL else 0
+            posting = posting_at(h, slot, <uint32_t>(term & 15))
+            slot = posting.c if posting != NULL else 0
     return count
 
 

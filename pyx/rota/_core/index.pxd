@@ -1,7 +1,7 @@
 # The index of a queue: terms of messages, lists of messages by term.
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from engine.control cimport rota_queue, rota_record
+from engine.control cimport rota_queue, rota_record, rota_slot_ref
 from engine.format cimport rota_commit_header
 from engine.handle cimport rota_handle
 from engine.status cimport rota_error
@@ -22,9 +22,10 @@ cdef uint32_t write_terms(const rota_terms *terms, uint8_t *extra) noexcept nogi
 cdef int link_terms(rota_handle *h, const Found *found, const rota_terms *terms, uint64_t arrival_ns) noexcept nogil
 cdef int link_place(rota_handle *h, uint64_t id, uint64_t place) noexcept nogil
 cdef int link_term(rota_handle *h, const Found *found, uint64_t term) noexcept nogil
-cdef uint64_t unlink_terms(rota_handle *h, const Found *found) noexcept nogil
+cdef rota_slot_ref unlink_terms(rota_handle *h, const Found *found) noexcept nogil
 cdef bint is_head(rota_handle *h, uint64_t id) noexcept nogil
 cdef rota_record *posting_of(rota_handle *h, uint64_t id, uint32_t ordinal) noexcept nogil
+cdef rota_record *posting_at(rota_handle *h, rota_slot_ref slot, uint32_t ordinal) noexcept nogil
 cdef rota_record *values_of(rota_handle *h, uint32_t queue, uint32_t level, uint64_t term) noexcept nogil
 cdef uint32_t pages_for_terms(rota_handle *h, uint64_t terms) noexcept nogil
 cdef uint64_t terms_in(rota_handle *h, const uint8_t *commit, const rota_commit_header *header, uint32_t op_bytes,

@@ -4,8 +4,9 @@ What holds (all of it under the main lock, inside an undo section):
 
 1. The table VALUES has the first and last message of each list, POSTINGS one record for each field of a message with
    its neighbours, so adding and removing cost the same however long the list is.
-2. A list belongs to one lane.  Messages are added at its end; the slot of a message that is in a list is KEYED, and it
-   leaves all its lists when it ends or moves.
+2. Neighbours are named by their slots, which stay where they are while they live.  A list belongs to one lane;
+   messages are added at its end.  The slot of a message that is in a list is KEYED, and it leaves all its lists when it
+   ends or moves.
 3. Terms are hashes (term.h): a list may hold another value, once in 2^60, so what is found is compared.
 4. The index is derived: the log has the attributes, the operation of a move the terms for its target, and a checkpoint
    the terms of what lives, so loading reads no frame.
@@ -107,6 +108,10 @@ cdef rota_record *posting_of(rota_handle *h, uint64_t id, uint32_t ordinal) noex
     return rota_table_find(h, &h.control.tables[ROTA_TABLE_POSTINGS], id << 4 | ordinal)
 
 
+cdef rota_record *posting_at(rota_handle *h, rota_slot_ref slot, uint32_t ordinal) noexcept nogil:
+    return posting_of(h, rota_slot_at(h, slot).id, ordinal)
+
+
 cdef rota_record *values_of(rota_handle *h, uint32_t queue, uint32_t level, uint64_t term) noexcept nogil:
     return rota_table_find(h, &h.control.tables[ROTA_TABLE_VALUES], list_key(queue, level, term))
 
@@ -135,6 +140,7 @@ cdef int note_blocked(rota_handle *h, const Found *found, uint64_t count) noexce
 cdef int link_term(rota_handle *h, const Found *found, uint64_t term) noexcept nogil:
     """Add a message at the end of one list."""
     cdef uint64_t id = found.slot.id
+    cdef rota_slot_ref ref = rota_ref(found.number, found.index)
     cdef uint32_t ordinal = <uint32_t>(term & 15)
     cdef rota_record *values
     cdef rota_record *posting
@@ -150,13 +156,13 @@ cdef int link_term(rota_handle *h, const Found *found, uint64_t term) noexcept n
     posting.a = term
     posting.b = values.b
     if values.b:
-        last = posting_of(h, values.b, ordinal)
+        last = posting_at(h, values.b, ordinal)
         if last != NULL:
             rota_save(h, last)
-            last.c = id
+            last.c = ref
     else:
-        values.a = id
-    values.b = id
+        values.a = ref
+    values.b = ref
     values.c += 1
     return note_blocked(h, found, values.c) if ordinal == KEY_ORDINAL else ROTA_OK
 
@@ -188,13 +194,13 @@ cdef int link_terms(rota_handle *h, const Found *found, const rota_terms *terms,
 
 cdef void unlink_neighbours(rota_handle *h, const rota_record *gone, rota_record *values,
                             uint32_t ordinal) noexcept nogil:
-    cdef rota_record *other = posting_of(h, gone.b, ordinal) if gone.b else NULL
+    cdef rota_record *other = posting_at(h, gone.b, ordinal) if gone.b else NULL
     if other != NULL:
         rota_save(h, other)
         other.c = gone.c
     elif values != NULL:
         values.a = gone.c
-    other = posting_of(h, gone.c, ordinal) if gone.c else NULL
+    other = posting_at(h, gone.c, ordinal) if gone.c else NULL
     if other != NULL:
         rota_save(h, other)
         other.b = gone.b
@@ -202,8 +208,8 @@ cdef void unlink_neighbours(rota_handle *h, const rota_record *gone, rota_record
         values.b = gone.b
 
 
-cdef uint64_t unlink_term(rota_handle *h, const Found *found, uint32_t ordinal) noexcept nogil:
-    """Take a message out of one list; the id of the one that heads it from now on, if this one did."""
+cdef rota_slot_ref unlink_term(rota_handle *h, const Found *found, uint32_t ordinal) noexcept nogil:
+    """Take a message out of one list; the slot of the one that heads it from now on, if this one did."""
     cdef uint64_t id = found.slot.id, key
     cdef rota_record *record = posting_of(h, id, ordinal)
     cdef rota_record *values
@@ -230,10 +236,10 @@ cdef uint64_t unlink_term(rota_handle *h, const Found *found, uint32_t ordinal) 
     return gone.c if gone.b == 0 else 0
 
 
-cdef uint64_t unlink_terms(rota_handle *h, const Found *found) noexcept nogil:
-    """Take a message out of all lists.  Returns the next message of its key, if this one was the head."""
+cdef rota_slot_ref unlink_terms(rota_handle *h, const Found *found) noexcept nogil:
+    """Take a message out of all lists.  Returns the slot of the next one of its key, if this one was the head."""
     cdef uint32_t mask = found.queue.index_mask >> 1, ordinal = 1
-    cdef uint64_t following = 0
+    cdef rota_slot_ref following = 0
     if found.queue.index_mask & 1:
         following = unlink_term(h, found, KEY_ORDINAL)
     while mask:

@@ -79,10 +79,11 @@ cdef void leave_ready(rota_handle *h, Found *found) noexcept nogil:
 
 cdef void leave_index(rota_handle *h, Found *found) noexcept nogil:
     """Take a slot that ends or moves out of the index; the next message of its key has its turn, if it waits."""
-    cdef uint64_t following = unlink_terms(h, found)
+    cdef rota_slot_ref following = unlink_terms(h, found)
     cdef Found other
-    if following and found.queue.options.order == ROTA_ORDER_GROUP and find(h, found.queue, following, &other) \
-            and rota_slot_state(other.slot.word) == ROTA_SLOT_WAITING:
+    if following and found.queue.options.order == ROTA_ORDER_GROUP \
+            and rota_slot_state(rota_slot_at(h, following).word) == ROTA_SLOT_WAITING:
+        found_at(h, found.queue, found.level, following, &other)
         save_claim_line(h, other.lane)
         leave_ready(h, &other)
         make_ready(h, &other, order_of(h, other.slot))  # room for the push was made by note_blocked()
