@@ -64,6 +64,11 @@ def claim(size: int) -> Callable[[rota.Queue, int], None]:
     return run
 
 
+def kill(queue: rota.Queue, times: int) -> None:
+    for id in queue.ids(0, times):
+        queue.kill(id)
+
+
 def nothing(queue: rota.Queue, times: int) -> None:
     for _ in range(times):
         pass
@@ -76,6 +81,7 @@ PATHS: dict[str, Callable[[rota.Queue, int], None]] = {
     "get_many": get_many,
     "claim_500": claim(500),
     "claim_1000": claim(1000),
+    "kill": kill,
     "nothing": nothing,
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.measure import Row
-from bench.rows import array, depth, opening, processes, recovery, requests, single, syncing
+from bench.rows import array, depth, finding, opening, processes, recovery, requests, single, syncing
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -13,5 +13,6 @@ ROWS: tuple[Row, ...] = (
     *recovery.ROWS,
     *depth.ROWS,
     *requests.ROWS,
+    *finding.ROWS,
     *opening.ROWS,
 )

@@ -78,7 +78,10 @@ class Comparison(Expression):
         self.field, self.operator, self.values = field, operator, values
 
     def matches(self, key: bytes | str | None, headers: Mapping[str, Value]) -> bool:
-        found = key if self.field.name is None else headers.get(self.field.name)
+        return self.holds(key if self.field.name is None else headers.get(self.field.name))
+
+    def holds(self, found: Value | None) -> bool:
+        """Whether it holds for a message whose field has this value (None: none)."""
         if found is None:
             return False
         kind = _kind(found)

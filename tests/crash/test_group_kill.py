@@ -14,7 +14,7 @@ import pytest
 
 import rota
 from rota._core import platform
-from rota._core.finding import index_lists
+from rota._core.index_check import index_lists
 from tests.crash.kit import Child, Died, Link
 
 SMALL: dict[str, Any] = {"capacity": "4 MiB", "durability": "none"}

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 import rota
 from rota._core import platform
-from rota._core.finding import index_lists
+from rota._core.index_check import index_lists
 from tests.conftest import directory_base
 from tests.crash.kit import Child, Link
 

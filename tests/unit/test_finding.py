@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota import expressions
 from rota._core import platform
-from rota._core.finding import index_lists
+from rota._core.index_check import index_lists
 
 SMALL: dict[str, Any] = {"capacity": "1 MiB", "durability": "none"}
 FIELDS = ("key", "amount", "kind")

@@ -4,7 +4,6 @@ from rota._core.message import Message
 from rota._core.queue import Queue
 from rota.expressions import Expression, Value
 
-def index_lists(queue: Queue) -> list[tuple[int, int, list[int]]]: ...
 def find_messages(
     queue: Queue,
     key: bytes | str | None,

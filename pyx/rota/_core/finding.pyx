@@ -9,7 +9,7 @@ What holds:
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -17,14 +17,15 @@ from engine.format cimport *
 from engine.handle cimport rota_handle
 from engine.pool cimport *
 from engine.status cimport *
-from engine.term cimport *
 
-from rota._core.claim cimport Claimed, Run, Wanted
-from rota._core.index cimport posting_at, posting_of, values_of
-from rota._core.lane cimport Found, chunk_at, chunk_count, find, lane_live, lane_ready, queue_at
-from rota._core.lock cimport lock_enter, lock_leave, lock_slice
+from rota._core.claim cimport Claimed, Run, Wanted, counts_of
+from rota._core.conditions cimport are_meant, is_equal, is_meant, joined, term_of, terms_of
+from rota._core.index cimport posting_at, values_of
+from rota._core.lane cimport Found, chunk_count, found_at, lane_live, lane_ready, queue_at
+from rota._core.lock cimport lock_leave, lock_slice, lock_try
 from rota._core.message cimport Message, new_message
 from rota._core.queue cimport Queue
+from rota._core.reading cimport Reading, read_slot
 from rota._core.store cimport deadline_of, now
 from rota._core.waiting cimport arrivals, wait_ready
 
@@ -32,138 +33,43 @@ import sys
 
 from rota import errors
 from rota._core import queue as _queue
-from rota._core.codec import encode_value
 from rota.expressions import Comparison, Expression
 from rota.expressions import header as header_field
 from rota.expressions import key as key_field
 
+# What is looked at: a live message, or what was one a moment ago.
+ctypedef struct Candidate:
+    uint64_t id
+    uint64_t slot
+    uint32_t level
+    uint32_t handouts
+    uint32_t excused
+
 cdef enum:
-    LIST_MAX = 4096
+    FEW = 100           # candidates that need no memory of their own
     LOOKS_MAX = 1000    # messages that a get looks at, when no list has exactly what is meant
 
 
-cdef int heads_of(rota_handle *h, uint32_t number, uint64_t id, uint64_t *terms, uint32_t *level) noexcept nogil:
-    """By ordinal the term of each list that this message heads; how many fields of it are indexed."""
-    cdef rota_queue *queue = queue_at(h, number)
-    cdef const rota_record *posting
-    cdef uint32_t ordinal, count = 0
-    cdef Found found
-    if queue == NULL or not find(h, queue, id, &found):
-        return 0
-    level[0] = found.level
-    for ordinal in range(15):
-        posting = posting_of(h, id, ordinal)
-        terms[ordinal] = posting.a if posting != NULL and posting.b == 0 else 0
-        count += posting != NULL
-    return count
+cdef void note(rota_handle *h, const Found *found, Candidate *candidate) noexcept nogil:
+    """What a message that is looked at needs from shared memory."""
+    cdef Run run
+    counts_of(h, found.slot, &run)
+    candidate.id = found.slot.id
+    candidate.slot = rota_ref(found.number, found.index)
+    candidate.level = found.level
+    candidate.handouts = run.handouts
+    candidate.excused = run.excused
 
 
-cdef uint32_t list_ids(rota_handle *h, uint32_t number, uint32_t level, uint64_t term, uint64_t *ids) noexcept nogil:
-    """The messages of one list, at most LIST_MAX of them."""
-    cdef const rota_record *values = values_of(h, number, level, term)
-    cdef const rota_record *posting
-    cdef uint64_t slot = values.a if values != NULL else 0
-    cdef uint32_t count = 0
-    while slot and count < LIST_MAX:
-        ids[count] = rota_slot_at(h, slot).id
-        count += 1
-        posting = posting_at(h, slot, term & 15)
-        slot = posting.c if posting != NULL else 0
-    if values != NULL and count < LIST_MAX and (values.c != count
-                                                or rota_slot_at(h, values.b).id != ids[count - 1]):
-        return 0  # a list that contradicts its head
-    return count
-
-
-def index_lists(Queue queue):
-    """Every list of the index, as (priority, ordinal of the field, ids); for tests.  Raises ValueError when one
-    contradicts its head, or when a message stands in none or twice."""
-    cdef rota_handle *h = queue.store.h
-    cdef rota_error error
-    cdef uint64_t ids[4096]
-    cdef uint64_t terms[16]
-    cdef uint32_t level = 0, ordinal, count
-    cdef int fields, expected = 0
-    lists = []
-    after = 0
-    while True:
-        page = queue.ids(after, 1000)
-        if not page:
-            break
-        for id in page:
-            if lock_enter(h, &error) != ROTA_OK:
-                queue.store.fail(&error)
-            fields = heads_of(h, queue.number, id, terms, &level)
-            lock_leave(h)
-            expected += fields
-            for ordinal in range(15 if fields else 0):
-                if terms[ordinal]:
-                    count = list_ids(h, queue.number, level, terms[ordinal], ids)
-                    if count == 0:
-                        raise ValueError(f"a list of message {id} contradicts its head")
-                    lists.append((level, ordinal, [ids[i] for i in range(count)]))
-        after = page[len(page) - 1]
-    listed = sum(len(found) for _, _, found in lists)
-    if listed != expected:
-        raise ValueError(f"the lists name {listed} fields, the messages have {expected}")
-    return lists
-
-
-# --- terms of values -------------------------------------------------------------------------------------------------
-
-
-cdef uint64_t term_of(Queue queue, name, value) except? 0:
-    """The term of a value of that header (None: the key) in the index of the queue; 0 when it is not indexed."""
-    cdef rota_queue *native = queue.native()
-    cdef rota_index_cursor cursor
-    cdef rota_index_field field
-    cdef bytes label, data
-    cdef int kind
-    if name is None:
-        if not native.index_mask & 1:
-            return 0
-        kind, data = encode_value("key", value)
-        return rota_term(queue.store.h.salt, 0, NULL, 0, kind, <const uint8_t *><const char *>data, <uint32_t>len(data))
-    label = (<str?>name).encode("utf-8", "surrogatepass")
-    rota_index_begin(&cursor, native.index_text, native.index_bytes)
-    while rota_index_next(&cursor, &field):
-        if field.kind == ROTA_INDEX_HEADER and field.name_length == <uint32_t>len(label) \
-                and memcmp(field.name, <const char *>label, field.name_length) == 0:
-            kind, data = encode_value(name, value)
-            return rota_term(queue.store.h.salt, field.ordinal, field.name, field.name_length, kind,
-                             <const uint8_t *><const char *>data, <uint32_t>len(data))
-    return 0
-
-
-cdef list terms_of(Queue queue, where):
-    """The fewest terms of which every match of an expression has one, or None when no index can tell."""
-    cdef list best = None, terms
-    cdef uint64_t term
-    if not isinstance(where, Expression):
-        return None
-    for alternative in where.lookups():
-        terms = []
-        for name, value in alternative:
-            term = term_of(queue, name, value)
-            if term == 0:
-                break
-            terms.append(term)
-        else:
-            if best is None or len(terms) < len(best):
-                best = terms
-    return best
-
-
-# --- candidates ------------------------------------------------------------------------------------------------------
-
-
-cdef uint32_t ids_of_term(rota_handle *h, uint32_t number, uint64_t term, uint64_t *ids, uint32_t limit) noexcept nogil:
+cdef uint32_t of_term(rota_handle *h, uint32_t number, uint64_t term, Candidate *candidates,
+                      uint32_t limit) noexcept nogil:
     """Messages of the lists of one term, high priorities first, at most `limit`."""
-    cdef const rota_queue *queue = queue_at(h, number)
+    cdef rota_queue *queue = queue_at(h, number)
     cdef const rota_record *values
     cdef const rota_record *posting
     cdef uint64_t slot
     cdef uint32_t count = 0
+    cdef Found found
     cdef int level
     for level in range(9 if queue != NULL else -1, -1, -1):
         if lane_live(&queue.lanes[level]) == 0:
@@ -171,103 +77,110 @@ cdef uint32_t ids_of_term(rota_handle *h, uint32_t number, uint64_t term, uint64
         values = values_of(h, number, <uint32_t>level, term)
         slot = values.a if values != NULL else 0
         while slot and count < limit:
-            ids[count] = rota_slot_at(h, slot).id
+            found_at(h, queue, <uint32_t>level, slot, &found)
+            note(h, &found, &candidates[count])
             count += 1
             posting = posting_at(h, slot, <uint32_t>(term & 15))
             slot = posting.c if posting != NULL else 0
     return count
 
 
-cdef uint32_t ready_in_lane(rota_handle *h, rota_lane *lane, uint64_t *ids, uint32_t limit) noexcept nogil:
+cdef uint32_t ready_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, Candidate *candidates,
+                            uint32_t limit) noexcept nogil:
     """Messages that are ready or were a moment ago: what came back, then what the cursor has not passed."""
+    cdef rota_lane *lane = &queue.lanes[level]
     cdef const rota_heap_entry *entry
-    cdef rota_page *page
-    cdef rota_slot *slot
     cdef uint32_t count = 0, i, number = lane.cursor if lane.cursor else lane.head
+    cdef Found found
     for i in range(lane.heap.size if lane.heap.size < limit else limit):
         entry = rota_heap_at(h, &lane.heap, i)
-        ids[count] = entry.id
-        count += 1
+        found_at(h, queue, level, entry.slot, &found)
+        if found.slot.id == entry.id:
+            note(h, &found, &candidates[count])
+            count += 1
     i = lane.cursor_index if lane.cursor else 0
     while number and count < limit:
-        page = chunk_at(h, number)
-        if page == NULL:
+        found_at(h, queue, level, rota_ref(number, 0), &found)
+        if found.page.kind != ROTA_PAGE_CHUNK:
             break
-        while i < chunk_count(lane, number, page) and count < limit:
-            slot = rota_page_slot(page, i)
-            if rota_slot_state(slot.word) == ROTA_SLOT_FRESH:
-                ids[count] = slot.id
+        while i < chunk_count(lane, number, found.page) and count < limit:
+            found_at(h, queue, level, rota_ref(number, i), &found)
+            if rota_slot_state(found.slot.word) == ROTA_SLOT_FRESH:
+                note(h, &found, &candidates[count])
                 count += 1
             i += 1
-        number = page.next
+        number = found.page.next
         i = 0
     return count
 
 
-cdef uint32_t ready_ids(rota_handle *h, uint32_t number, uint64_t *ids, uint32_t limit) noexcept nogil:
+cdef uint32_t of_ready(rota_handle *h, uint32_t number, Candidate *candidates, uint32_t limit) noexcept nogil:
     cdef rota_queue *queue = queue_at(h, number)
     cdef uint32_t count = 0
     cdef int level
     for level in range(9 if queue != NULL else -1, -1, -1):
         if lane_ready(&queue.lanes[level]) and count < limit:
-            count += ready_in_lane(h, &queue.lanes[level], ids + count, limit - count)
+            count += ready_in_lane(h, queue, <uint32_t>level, candidates + count, limit - count)
     return count
 
 
-cdef list collect(Queue queue, list terms, uint32_t limit):
-    """Ids to look at: of these terms, or (None) of what is ready; at most `limit`."""
+cdef int collect_attempt(Queue queue, uint64_t term, Candidate *candidates, uint32_t limit, uint32_t *count,
+                         int locked) noexcept nogil:
+    cdef rota_handle *h = queue.store.h
+    if locked != ROTA_OK:
+        return locked
+    if term:
+        count[0] = of_term(h, queue.number, term, candidates, limit)
+    else:
+        count[0] = of_ready(h, queue.number, candidates, limit)
+    lock_leave(h)
+    return ROTA_OK
+
+
+cdef uint32_t collect(Queue queue, list terms, Candidate *candidates, uint32_t limit) except? 0xffffffff:
+    """What to look at: messages of these terms, or (None) what is ready; at most `limit`."""
     cdef rota_handle *h = queue.store.h
     cdef rota_error error
     cdef int status, slices
-    cdef uint32_t count, i, number = queue.number
-    cdef uint64_t term = 0
-    cdef uint64_t *ids = <uint64_t *>malloc(limit * sizeof(uint64_t))
-    cdef list found = []
-    if ids == NULL:
-        raise MemoryError
+    cdef uint32_t count = 0, done = 0
+    cdef uint64_t term
+    for choice in [0] if terms is None else terms:
+        term = choice
+        slices = 0
+        status = collect_attempt(queue, term, candidates + done, limit - done, &count, lock_try(h, &error))
+        while status == ROTA_RETRY and queue.store.again(&status, &slices, &error):
+            with nogil:
+                rota_fetch_add_u32(&h.calls, 1)
+                status = collect_attempt(queue, term, candidates + done, limit - done, &count, lock_slice(h, &error))
+            rota_fetch_sub_u32(&h.calls, 1)
+        if status != ROTA_OK:
+            queue.store.fail(&error)
+        done += count
+    return done
+
+
+cdef Message look_at(Queue queue, const Candidate *candidate):
+    """The message of a candidate, as Queue.read() has it; None when it ended meanwhile or cannot be read."""
+    cdef Message message = Message.__new__(Message)
+    cdef Reading reading
+    message.store = queue.store
+    message.queue = queue
+    message.id = candidate.id
+    message.slot = candidate.slot
+    message.run.level = <uint8_t>candidate.level
+    message.run.handouts = candidate.handouts
+    message.run.excused = candidate.excused
+    reading.commit = NULL
     try:
-        for choice in [0] if terms is None else terms:
-            term = choice
-            count = 0
-            status, slices = ROTA_RETRY, 0
-            while queue.store.again(&status, &slices, &error):
-                with nogil:
-                    rota_fetch_add_u32(&h.calls, 1)
-                    status = lock_slice(h, &error)
-                    if status == ROTA_OK:
-                        count = ids_of_term(h, number, term, ids, limit) if term else ready_ids(h, number, ids, limit)
-                        lock_leave(h)
-                rota_fetch_sub_u32(&h.calls, 1)
-            if status != ROTA_OK:
-                queue.store.fail(&error)
-            for i in range(count):
-                found.append(ids[i])
-    finally:
-        free(ids)
-    return found[:limit] if terms is None or len(terms) == 1 else list(dict.fromkeys(found))[:limit]
-
-
-cdef bint is_meant(where, Message message) except -1:
-    if isinstance(where, Expression):
-        return where.matches(message.key, message.headers)
-    return bool(where(message))
+        message._body = read_slot(queue.store, candidate.slot, candidate.id, &reading)
+    except (errors.LeaseLost, errors.Killed, errors.Corrupt):
+        return None
+    message._attributes = queue.store.attributes
+    message._time_ns = reading.header.time_ns
+    return message
 
 
 # --- looking and taking ----------------------------------------------------------------------------------------------
-
-
-cdef tuple joined(key, header, where):
-    """The condition and the callable (None: there is none) that must hold."""
-    if where is not None and not isinstance(where, Expression) and not callable(where):
-        raise TypeError(f"where is a condition or a callable, not {type(where).__name__}")
-    conditions = [] if key is None else [key_field == key]
-    conditions += [header_field(name) == value for name, value in (header or {}).items()]
-    if isinstance(where, Expression):
-        conditions.append(where)
-    condition = conditions[0] if conditions else None
-    for other in conditions[1:]:
-        condition = condition & other
-    return condition, None if isinstance(where, Expression) else where
 
 
 cdef list oldest(Queue queue, uint32_t limit):
@@ -281,19 +194,63 @@ cdef list oldest(Queue queue, uint32_t limit):
 
 def find_messages(Queue queue, key, header, where, uint32_t limit):
     """Queue.find()."""
-    cdef list terms, ids, found = []
-    cdef Message message
+    cdef list terms, found = []
+    cdef uint64_t term
+    cdef Candidate few[FEW]
+    cdef Candidate *candidates = few
+    cdef uint32_t i
+    queue.native()
+    if key is not None and not isinstance(key, (bytes, str)):
+        raise TypeError(f"key is bytes or str, not {type(key).__name__}")
+    if where is None and (header is None or key is None and len(header) == 1):
+        name, value = (None, key) if key is not None else next(iter(header.items())) if header else (None, None)
+        term = term_of(queue, name, value) if value is not None else 0
+        if term:
+            return find_equal(queue, term, name, value, limit)
     condition, function = joined(key, header, where)
-    if limit == 0:
-        return found
     terms = terms_of(queue, condition)
-    ids = oldest(queue, limit) if terms is None else collect(queue, terms, limit)
-    for id in ids:
+    if terms is None:
+        return find_in_oldest(queue, condition, function, limit)
+    if limit > FEW:
+        candidates = <Candidate *>malloc(limit * sizeof(Candidate))
+        if candidates == NULL:
+            raise MemoryError
+    try:
+        for i in range(collect(queue, terms, candidates, limit)):
+            message = look_at(queue, &candidates[i])
+            if message is not None and are_meant(condition, function, message):
+                found.append(message)
+    finally:
+        if candidates != few:
+            free(candidates)
+    return found if len(terms) == 1 else list({message.id: message for message in found}.values())
+
+
+cdef list find_equal(Queue queue, uint64_t term, name, value, uint32_t limit):
+    """The common case, without a condition that has to be made: one field, one value, an index."""
+    cdef list found = []
+    cdef Candidate candidates[FEW]
+    cdef Message message
+    cdef uint32_t i
+    if limit > FEW:
+        return find_messages(queue, None, None, (key_field if name is None else header_field(name)) == value, limit)
+    for i in range(collect(queue, [term], candidates, limit)):
+        message = look_at(queue, &candidates[i])
+        if message is None:
+            continue
+        if is_equal(message.key if name is None else message.headers.get(name), value):
+            found.append(message)
+    return found
+
+
+cdef list find_in_oldest(Queue queue, condition, function, uint32_t limit):
+    cdef list found = []
+    for id in oldest(queue, limit) if limit else ():
         try:
             message = queue.read(id)
         except (errors.NotFound, errors.Corrupt):
             continue
-        if (condition is None or is_meant(condition, message)) and (function is None or is_meant(function, message)):
+        if are_meant(condition, function, message):
             found.append(message)
     return found
 
@@ -326,19 +283,25 @@ cdef Message take_term(Queue queue, uint64_t term, double deadline):
 cdef Message try_candidates(Queue queue, where, list terms, set passed):
     """Look at what is not in `passed` yet, and claim the first that is meant; None when there is none."""
     cdef Message message
-    for id in collect(queue, terms, LOOKS_MAX):
-        if id in passed:
-            continue
-        try:
-            message = queue.read(id)
-            if not is_meant(where, message):
-                passed.add(id)
+    cdef Candidate *candidates = <Candidate *>malloc(LOOKS_MAX * sizeof(Candidate))
+    cdef uint32_t i
+    if candidates == NULL:
+        raise MemoryError
+    try:
+        for i in range(collect(queue, terms, candidates, LOOKS_MAX)):
+            if candidates[i].id in passed:
                 continue
-        except (errors.NotFound, errors.Corrupt):
-            continue
-        message = take_id(queue, id)
-        if message is not None:
-            return message
+            message = look_at(queue, &candidates[i])
+            if message is None:
+                continue
+            if not is_meant(where, message):
+                passed.add(candidates[i].id)
+                continue
+            message = take_id(queue, candidates[i].id)
+            if message is not None:
+                return message
+    finally:
+        free(candidates)
     return None
 
 

@@ -254,10 +254,11 @@ cdef bint find_in_chunk(rota_page *page, uint32_t count, uint64_t id, uint32_t *
     return low < count and rota_page_slot(page, low).id == id
 
 
-cdef bint find_hinted(rota_handle *h, rota_queue *queue, uint32_t level, Found *found) noexcept nogil:
-    """Whether the message of the hint is still where it was claimed: a slot in use of a chunk of this lane."""
+cdef bint find_hinted(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id, Found *found) noexcept nogil:
+    """Whether the message of the hint is still where it was: a slot in use of a chunk of this lane."""
     cdef rota_lane *lane = &queue.lanes[level]
-    cdef uint32_t number = rota_ref_page(h.hint_ref), index = rota_ref_index(h.hint_ref)
+    cdef uint64_t ref = h.hint_ref
+    cdef uint32_t number = rota_ref_page(ref), index = rota_ref_index(ref)
     cdef rota_page *page = rota_page_at(h, number)
     if page.kind != ROTA_PAGE_CHUNK or page.queue != queue.number or page.level != level \
             or index >= chunk_count(lane, number, page):
@@ -269,13 +270,13 @@ cdef bint find_hinted(rota_handle *h, rota_queue *queue, uint32_t level, Found *
     found.number = number
     found.index = index
     found.level = level
-    return found.slot.id == h.hint_id
+    return found.slot.id == id
 
 
 cdef bint find_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, uint64_t id, Found *found) noexcept nogil:
     """Find a message by id among the ordered slots of one lane."""
     cdef rota_lane *lane = &queue.lanes[level]
-    if h.hint_id == id and find_hinted(h, queue, level, found):
+    if h.hint_id == id and find_hinted(h, queue, level, id, found):
         return True
     found.number = search(h, lane, id)
     if found.number == 0:
@@ -287,6 +288,8 @@ cdef bint find_in_lane(rota_handle *h, rota_queue *queue, uint32_t level, uint64
     if not find_in_chunk(found.page, chunk_count(lane, found.number, found.page), id, &found.index):
         return False
     found.slot = rota_page_slot(found.page, found.index)
+    h.hint_id = id
+    h.hint_ref = rota_ref(found.number, found.index)
     return True
 
 

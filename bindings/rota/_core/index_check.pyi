@@ -1,0 +1,3 @@
+from rota._core.queue import Queue
+
+def index_lists(queue: Queue) -> list[tuple[int, int, list[int]]]: ...
