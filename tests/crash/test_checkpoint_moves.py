@@ -14,6 +14,7 @@ import sys
 import pytest
 
 import rota
+from rota._core.index_check import index_lists
 
 CAPACITY = "1 MiB"
 COUNT = 300
@@ -24,14 +25,31 @@ QUEUES = ["a", "b", "c"]
 def test_moves_beside_checkpoints_lose_nothing(directory: pathlib.Path, seed: int, lap: int) -> None:
     path = directory / "repository"
     with rota.open(path, capacity=CAPACITY, durability="none") as repo:
-        for name in QUEUES:
-            repo.queue(name, max_attempts=1)
-        repo.queue("a").put_many([b"%04d" % number for number in range(COUNT)])
+        repo.queue("a", max_attempts=1, indexes=("key",))
+        repo.queue("b", max_attempts=1, order="group")
+        repo.queue("c", max_attempts=1)
+        for number in range(COUNT):
+            repo.queue("a").put(b"%04d" % number, key=f"k{number % 20}" if number % 3 else None)
     for step in range(3):
         run_and_kill(path, seed * 100 + lap * 10 + step)
         with rota.open(path, capacity=CAPACITY, durability="none") as repo:
             bodies = [message.body for name in repo.queues() for message in repo.queue(name).browse()]
+            for name in ("a", "a.errors", "b"):
+                lists_are_whole(repo.queue(name))
         assert sorted(bodies) == [b"%04d" % number for number in range(COUNT)]
+
+
+def lists_are_whole(queue: rota.Queue) -> None:
+    """Every message with a key is in the list of its key, and of each key one at most is ready."""
+    keys: dict[object, list[int]] = {}
+    for message in queue.browse():
+        if message.key is not None:
+            keys.setdefault(message.key, []).append(message.id)
+    assert sorted(sorted(ids) for _, _, ids in index_lists(queue)) == sorted(sorted(ids) for ids in keys.values())
+    figures = queue.figures()
+    if figures["order"] == "group":
+        behind = sum(len(ids) - 1 for ids in keys.values())
+        assert behind - figures["delayed"] <= figures["waiting"] <= behind
 
 
 def run_and_kill(path: pathlib.Path, seed: int) -> None:

@@ -100,6 +100,15 @@ def fill(path: pathlib.Path) -> None:
             queue.get().nack()
         for number in range(3):
             queue.get().nack(delay=3600.0 + number)
+        group = repo.queue("group", order="group", indexes=("key", "n"), max_attempts=1)
+        highest = repo.queue("highest", order="highest", by="n", age_rate=1.0)
+        for number in range(40):
+            group.put(b"%d" % number, key=f"key {number % 7}", headers={"n": number % 3})
+            highest.put(b"%d" % number, headers={"n": number * 31 % 40})
+        for _ in range(5):
+            group.get().nack()
+        errors = repo.queue("group.errors")
+        errors.redrive(errors.ids())
         other = repo.queue("other")
         for _ in range(1200):
             other.put(b"x" * 30)
@@ -156,6 +165,11 @@ def look(repo: rota.Repository) -> None:
                 continue
         with contextlib.suppress(rota.Full, rota.QueueStopped):
             queue.put(b"more", timeout=0)
+        queue.find(key="key 1", header={"n": 1})
+        with contextlib.suppress(rota.Full, rota.QueueStopped):
+            queue.put(b"more", key="key 2", headers={"n": 1}, timeout=0)
+        with contextlib.suppress(rota.Corrupt, rota.Empty, rota.QueueStopped, rota.StateError):
+            queue.get(timeout=0, where=rota.key == "key 3").nack()
         for _ in range(200):
             try:
                 queue.get(timeout=0).ack()
