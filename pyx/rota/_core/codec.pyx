@@ -149,6 +149,14 @@ def encode_indexes(indexes, by=None, double age_rate=0.0):
     return data
 
 
+def _label(bytes data):
+    """The name of a header; bytes that are none, from a damaged file, are shown as such."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "backslashreplace")
+
+
 def decode_indexes(bytes data):
     """What encode_indexes made: a dict of indexes, by, age_rate."""
     cdef Py_ssize_t at = 0
@@ -157,9 +165,9 @@ def decode_indexes(bytes data):
         kind, label = data[at], data[at + 2:at + 2 + data[at + 1]]
         at += 2 + data[at + 1]
         if kind == ROTA_INDEX_SCORE:
-            by, age_rate = label[8:].decode("utf-8", "surrogatepass"), _FLOAT.unpack(label[:8])[0]
+            by, age_rate = _label(label[8:]), _FLOAT.unpack(label[:8])[0]
         else:
-            names.append("key" if kind == ROTA_INDEX_KEY else label.decode("utf-8", "surrogatepass"))
+            names.append("key" if kind == ROTA_INDEX_KEY else _label(label))
     return {"indexes": tuple(names), "by": by, "age_rate": age_rate}
 
 
