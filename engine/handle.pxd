@@ -55,6 +55,7 @@ cdef extern from "rota/handle.h" nogil:
         uint32_t reaping
         uint32_t read_only
         uint32_t durability
+        uint64_t section
         uint32_t table_floor
         uint64_t sync_interval_ns
         uint64_t sync_bytes

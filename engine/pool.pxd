@@ -13,6 +13,7 @@ from engine.handle cimport rota_handle
 
 cdef extern from "rota/pool.h" nogil:
     void rota_save(const rota_handle *h, const void *address) noexcept
+    void rota_save_once(const rota_handle *h, const void *address) noexcept
     void rota_settle_undo(const rota_handle *h) noexcept
     void rota_restore_undo(const rota_handle *h) noexcept
     rota_page *rota_page_at(const rota_handle *h, uint32_t number) noexcept

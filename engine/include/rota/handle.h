@@ -19,6 +19,8 @@
 #include "rota/platform.h"
 #include "rota/status.h"
 
+#define ROTA_SAVED_COUNT 1024u
+
 typedef struct rota_segment_map {
     uint8_t *base; /* NULL: not mapped */
     int fd;
@@ -71,6 +73,8 @@ typedef struct rota_handle {
     uint32_t reaping; /* (atomic) a thread of this handle takes over from the dead: its lock would let another one in */
     uint32_t read_only;
     uint32_t durability; /* default level */
+    uint64_t section; /* under the main lock: raised where a section begins or ends */
+    struct { uint64_t place, section; } saved[ROTA_SAVED_COUNT]; /* lines that rota_save_once() saved in it */
     uint32_t table_floor; /* pages that the splits of a commit leave to the rest of it (under the main lock) */
     uint64_t sync_interval_ns;
     uint64_t sync_bytes;

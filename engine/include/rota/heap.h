@@ -36,7 +36,7 @@ static inline int rota_heap_before(const rota_heap_entry *x, const rota_heap_ent
 
 static inline void rota_heap_set(const rota_handle *h, rota_heap *heap, uint32_t index, const rota_heap_entry *value) {
     rota_heap_entry *entry = rota_heap_at(h, heap, index);
-    rota_save(h, entry);
+    rota_save_once(h, entry);
     *entry = *value;
 }
 

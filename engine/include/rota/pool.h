@@ -36,8 +36,22 @@ static inline void rota_save(const rota_handle *h, const void *address) {
     __atomic_thread_fence(__ATOMIC_RELEASE); /* the count is raised before the line changes */
 }
 
+/* The same for a line that a section may save again and again: only the first time counts, and takes room.  What this
+ * handle remembers holds for one section: whoever takes the lock, and whoever ends a section, begins another. */
+static inline void rota_save_once(const rota_handle *h, const void *address) {
+    uint64_t place = (uint64_t)(uintptr_t)address & ~UINT64_C(63);
+    uint32_t slot = (uint32_t)(place >> 6 ^ place >> 16) % ROTA_SAVED_COUNT; /* the first lines of pages lie apart */
+    rota_handle *own = (rota_handle *)(uintptr_t)h;
+    if (own->saved[slot].place == place && own->saved[slot].section == h->section)
+        return;
+    rota_save(h, address);
+    own->saved[slot].place = place;
+    own->saved[slot].section = h->section;
+}
+
 /* The section is whole: what it changed stays. */
 static inline void rota_settle_undo(const rota_handle *h) {
+    ((rota_handle *)(uintptr_t)h)->section++;
     __atomic_thread_fence(__ATOMIC_RELEASE);
     __atomic_store_n(&h->control->undo_count, 0, __ATOMIC_RELEASE);
     if (ROTA_UNLIKELY(h->control->undo_overflow))

@@ -83,7 +83,7 @@ static inline void rota_table_double(const rota_handle *h, rota_table *table) {
     uint32_t *buckets = rota_table_buckets(rota_page_at(h, table->root));
     uint32_t count = 1u << table->depth;
     for (uint32_t i = 0; i < 2 * count; i += 16)
-        rota_save(h, &buckets[i]);
+        rota_save_once(h, &buckets[i]);
     for (uint32_t i = count; i-- > 0;)
         buckets[2 * i] = buckets[2 * i + 1] = buckets[i];
     table->depth++;
@@ -114,7 +114,7 @@ static inline int rota_table_split(const rota_handle *h, rota_table *table, uint
     uint32_t first = rota_table_index(hash, table->depth) & ~(span - 1);
     uint32_t *buckets = rota_table_buckets(rota_page_at(h, table->root));
     for (uint32_t i = first; i < first + span; i++) {
-        rota_save(h, &buckets[i]);
+        rota_save_once(h, &buckets[i]);
         buckets[i] = halves[(i - first) / (span / 2)];
     }
     table->buckets++;
@@ -139,7 +139,7 @@ static inline rota_record *rota_table_put(const rota_handle *h, rota_table *tabl
         return NULL;
     rota_record *record = rota_bucket_find(bucket, key, hash);
     if (record) {
-        rota_save(h, record);
+        rota_save_once(h, record);
         return record;
     }
     while (bucket->count >= ROTA_BUCKET_SPLIT) {
@@ -151,8 +151,8 @@ static inline rota_record *rota_table_put(const rota_handle *h, rota_table *tabl
         bucket = rota_table_bucket(h, table, hash);
     }
     record = rota_bucket_place(bucket, hash);
-    rota_save(h, bucket);
-    rota_save(h, record);
+    rota_save_once(h, bucket);
+    rota_save_once(h, record);
     bucket->count++;
     table->count++;
     memset(record, 0, sizeof *record);
@@ -167,7 +167,7 @@ static inline void rota_table_remove(const rota_handle *h, rota_table *table, ui
     rota_record *record = bucket ? rota_bucket_find(bucket, key, hash) : NULL;
     if (!record)
         return;
-    rota_save(h, bucket);
+    rota_save_once(h, bucket);
     bucket->count--;
     table->count--;
     rota_record *records = rota_bucket_records(bucket);
@@ -180,12 +180,12 @@ static inline void rota_table_remove(const rota_handle *h, rota_table *table, ui
         uint32_t from_home = (place + ROTA_BUCKET_RECORDS - home) % ROTA_BUCKET_RECORDS;
         uint32_t from_gap = (place + ROTA_BUCKET_RECORDS - gap) % ROTA_BUCKET_RECORDS;
         if (from_home >= from_gap) {
-            rota_save(h, &records[gap]);
+            rota_save_once(h, &records[gap]);
             records[gap] = records[place];
             gap = place;
         }
     }
-    rota_save(h, &records[gap]);
+    rota_save_once(h, &records[gap]);
     memset(&records[gap], 0, sizeof records[gap]);
 }
 

@@ -36,13 +36,13 @@ cdef int queue_index(rota_handle *h, rota_queue *queue, const uint8_t *text, uin
     cdef uint32_t line
     if mask < 0:
         return ROTA_CORRUPT
-    rota_save(h, &h.control.pool_limit)
+    rota_save_once(h, &h.control.pool_limit)
     h.control.indexed_queues += <uint32_t>(mask != 0)
     h.control.indexed_queues -= <uint32_t>(queue.index_mask != 0)
     queue.index_mask = <uint32_t>mask
     if queue.index_bytes != length or memcmp(queue.index_text, text, length) != 0:
         for line in range(ROTA_INDEX_BYTES_MAX // 64):
-            rota_save(h, queue.index_text + 64 * line)
+            rota_save_once(h, queue.index_text + 64 * line)
         memcpy(queue.index_text, text, length)
         queue.index_bytes = length
     return ROTA_OK
@@ -117,8 +117,8 @@ cdef rota_record *values_of(rota_handle *h, uint32_t queue, uint32_t level, uint
 
 
 cdef inline void save_tables(rota_handle *h) noexcept nogil:
-    rota_save(h, &h.control.tables[ROTA_TABLE_VALUES])
-    rota_save(h, &h.control.tables[ROTA_TABLE_POSTINGS])
+    rota_save_once(h, &h.control.tables[ROTA_TABLE_VALUES])
+    rota_save_once(h, &h.control.tables[ROTA_TABLE_POSTINGS])
 
 
 cdef bint is_head(rota_handle *h, uint64_t id) noexcept nogil:
@@ -131,9 +131,9 @@ cdef int note_blocked(rota_handle *h, const Found *found, uint64_t count) noexce
     """A key got its second message: make room for the push that the end of the first one will be."""
     if found.queue.options.order != ROTA_ORDER_GROUP or count != 2:
         return ROTA_OK
-    rota_save(h, &found.queue.due)
+    rota_save_once(h, &found.queue.due)
     found.queue.blocked_keys += 1
-    rota_save(h, &found.lane.cursor)
+    rota_save_once(h, &found.lane.cursor)
     return ROTA_OK if rota_heap_reserve(h, &found.lane.heap, found.queue.blocked_keys) == 0 else ROTA_DISK_FULL
 
 
@@ -158,7 +158,7 @@ cdef int link_term(rota_handle *h, const Found *found, uint64_t term) noexcept n
     if values.b:
         last = posting_at(h, values.b, ordinal)
         if last != NULL:
-            rota_save(h, last)
+            rota_save_once(h, last)
             last.c = ref
     else:
         values.a = ref
@@ -196,13 +196,13 @@ cdef void unlink_neighbours(rota_handle *h, const rota_record *gone, rota_record
                             uint32_t ordinal) noexcept nogil:
     cdef rota_record *other = posting_at(h, gone.b, ordinal) if gone.b else NULL
     if other != NULL:
-        rota_save(h, other)
+        rota_save_once(h, other)
         other.c = gone.c
     elif values != NULL:
         values.a = gone.c
     other = posting_at(h, gone.c, ordinal) if gone.c else NULL
     if other != NULL:
-        rota_save(h, other)
+        rota_save_once(h, other)
         other.b = gone.b
     elif values != NULL:
         values.b = gone.b
@@ -224,12 +224,12 @@ cdef rota_slot_ref unlink_term(rota_handle *h, const Found *found, uint32_t ordi
     key = list_key(found.queue.number, found.level, gone.a)
     values = rota_table_find(h, &h.control.tables[ROTA_TABLE_VALUES], key)
     if values != NULL:
-        rota_save(h, values)
+        rota_save_once(h, values)
     unlink_neighbours(h, &gone, values, ordinal)
     if values != NULL:
         values.c -= 1
         if ordinal == KEY_ORDINAL and values.c == 1 and found.queue.options.order == ROTA_ORDER_GROUP:
-            rota_save(h, &found.queue.due)
+            rota_save_once(h, &found.queue.due)
             found.queue.blocked_keys -= 1
         if values.c == 0:
             rota_table_remove(h, &h.control.tables[ROTA_TABLE_VALUES], key)

@@ -158,10 +158,10 @@ cdef rota_slot_ref append_slot(rota_handle *h, rota_queue *queue, uint32_t level
     if rota_slot_state(word) == ROTA_SLOT_FRESH:
         lane.appended_fresh += 1
         if rota_slot_flags(word) & ROTA_SLOT_EXPIRES:
-            rota_save(h, page)
+            rota_save_once(h, page)
             page.irregular += 1
     else:
-        rota_save(h, page)
+        rota_save_once(h, page)
         page.irregular += 1
     lane.tail_index += 1
     lane.last_id = id

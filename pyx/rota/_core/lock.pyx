@@ -84,6 +84,7 @@ cdef int lock_taken(rota_handle *h, int result, rota_error *error) noexcept nogi
             rota_lock_leave(&h.control.lock)
             return status
     h.control.lock_owner = h.process + 1
+    h.section += 1
     if h.control.rebuild:
         rota_lock_leave(&h.control.lock)
         return rota_fail(error, ROTA_DAMAGED_CONTROL, "control", 0, "the control file must be rebuilt; "
@@ -97,6 +98,7 @@ cdef int lock_try(rota_handle *h, rota_error *error) noexcept nogil:
     cdef int result = rota_lock_spin(&h.control.lock)
     if result == ROTA_LOCK_TAKEN and not h.control.rebuild:
         h.control.lock_owner = h.process + 1
+        h.section += 1
         rota_failpoint(h.failpoints, ROTA_AT_LOCK_ACQUIRED)
         return ROTA_OK
     return lock_taken(h, result, error)

@@ -37,27 +37,27 @@ cdef int place_frame(rota_handle *h, const rota_frame *frame, const uint8_t *att
         rota_attribute_u64(attributes, frame.attribute_bytes, ROTA_ATTRIBUTE_DUE, &due)
     if frame.flags & ROTA_FRAME_EXPIRES:
         rota_attribute_u64(attributes, frame.attribute_bytes, ROTA_ATTRIBUTE_EXPIRY, &expiry)
-    save_put_line(h, lane)
+    rota_save_once(h, &lane.head)
     if due > now_ns:
         state = ROTA_SLOT_DELAYED
-        save_claim_line(h, lane)
+        rota_save_once(h, &lane.cursor)
     if expiry:
         flags |= ROTA_SLOT_EXPIRES
     ref = append_slot(h, queue, frame.priority, id, rota_slot_word(file, cell, state, flags))
     if ref == 0:
         return ROTA_DISK_FULL
     if expiry:
-        rota_save(h, &queue.due)
+        rota_save_once(h, &queue.due)
         queue.expiring += 1
         note_expiry(h, ref, expiry)
-        rota_save(h, &h.control.tables[ROTA_TABLE_EXPIRY])
+        rota_save_once(h, &h.control.tables[ROTA_TABLE_EXPIRY])
         record = rota_table_put(h, &h.control.tables[ROTA_TABLE_EXPIRY], id)
         if record == NULL:
             return ROTA_DISK_FULL
         record.a = expiry
     if state == ROTA_SLOT_DELAYED:
         lane.delayed += 1
-        rota_save(h, &queue.due)
+        rota_save_once(h, &queue.due)
         if rota_heap_push(h, &queue.due, due, id, ref) < 0:
             return ROTA_DISK_FULL
     return index_slot(h, queue, frame.priority, ref, &terms, now_ns) if flags & ROTA_SLOT_KEYED else ROTA_OK
@@ -82,13 +82,13 @@ cdef int index_slot(rota_handle *h, rota_queue *queue, uint32_t level, rota_slot
     status = link_terms(h, &found, terms, arrival_ns)
     if status != ROTA_OK or rota_slot_state(found.slot.word) != ROTA_SLOT_RETURNED:
         return status
-    save_claim_line(h, found.lane)
+    rota_save_once(h, &found.lane.cursor)
     return ROTA_OK if make_ready(h, &found, order_of(h, found.slot)) == 0 else ROTA_DISK_FULL
 
 
 cdef void note_expiry(rota_handle *h, rota_slot_ref ref, uint64_t expiry) noexcept nogil:
     """The chunk knows the earliest expiry in it, so a sweep passes over the others."""
     cdef rota_page *page = rota_page_at(h, rota_ref_page(ref))
-    rota_save(h, page)
+    rota_save_once(h, page)
     if expiry < page.min_expiry_ns:
         page.min_expiry_ns = expiry

@@ -266,7 +266,7 @@ cdef int make_ready(rota_handle *h, Found *found, uint64_t order) noexcept nogil
     if grouped and not is_head(h, found.slot.id):
         word = rota_slot_with_state(found.slot.word, ROTA_SLOT_WAITING)
         set_word(h, found.slot, rota_slot_with_flags(word, flags))
-        rota_save(h, &found.queue.due)
+        rota_save_once(h, &found.queue.due)
         found.queue.waiting += 1
         return 0
     set_word(h, found.slot, rota_slot_with_flags(word, flags | ROTA_SLOT_HEAPED))
@@ -285,5 +285,5 @@ cdef int make_delayed(rota_handle *h, Found *found, uint64_t due_ns) noexcept no
     cdef uint64_t word = rota_slot_with_state(found.slot.word, ROTA_SLOT_DELAYED)
     set_word(h, found.slot, rota_slot_with_flags(word, flags))
     found.lane.delayed += 1
-    rota_save(h, &found.queue.due)
+    rota_save_once(h, &found.queue.due)
     return rota_heap_push(h, &found.queue.due, due_ns, found.slot.id, rota_ref(found.number, found.index))
