@@ -55,6 +55,7 @@ cdef extern from "rota/control.h" nogil:
         ROTA_PAGE_TABLE_ROOT
         ROTA_PAGE_TABLE_BUCKET
         ROTA_PAGE_REGISTRATION
+        ROTA_PAGE_TAG
     enum:
         ROTA_TABLE_HISTORY
         ROTA_TABLE_STRAGGLERS

@@ -73,6 +73,8 @@ cdef extern from "rota/format.h" nogil:
         ROTA_INDEX_HEADER
         ROTA_INDEX_SCORE
     enum:
+        ROTA_REGISTER_STABLE
+        ROTA_REGISTER_RAISE
         ROTA_TAG_NONE
         ROTA_TAG_PUT
         ROTA_TAG_GET
@@ -187,7 +189,8 @@ cdef extern from "rota/format.h" nogil:
     ctypedef struct rota_tag:
         uint16_t name_length
         uint16_t tag_length
-        uint32_t reserved
+        uint16_t home
+        uint16_t reserved
     ctypedef struct rota_frame:
         uint32_t crc
         uint32_t body_length

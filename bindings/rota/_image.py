@@ -29,7 +29,7 @@ SCORE = 15
 SUSPECT = 4
 QUEUES_MAX, SEGMENTS_MAX, LEVELS = 8192, 4096, 10
 CELL, SEGMENT_HEADER = 32, 4096
-NAME_MAX, TAG_MAX = 255, 3072
+NAME_MAX, TAG_MAX = 255, 4608
 GOOD = 0
 
 
@@ -63,6 +63,7 @@ class Registration:
     name: bytes
     stable: bool = False
     epoch: int = 0
+    lsn: int = 0
     kind: int = 0
     id: int = 0
     tag: bytes = b""
@@ -272,12 +273,12 @@ def read_lanes(stream: Stream, image: Image) -> None:
 
 def read_registrations(stream: Stream, image: Image) -> None:
     while number := stream.number():
-        kind, stable, id, _, epoch = stream.byte(), stream.byte(), stream.u64(), stream.u64(), stream.u64()
+        kind, stable, id, lsn, epoch = stream.byte(), stream.byte(), stream.u64(), stream.u64(), stream.u64()
         name_length, tag_length = struct.unpack("<HH", stream.take(4))
         good = number <= QUEUES_MAX and 0 < name_length <= NAME_MAX and tag_length <= TAG_MAX
         demand(good, "a registration cannot be")
         name, tag = stream.take(name_length), stream.take(tag_length)
-        image.registrations.append(Registration(number - 1, name, bool(stable & 1), epoch, kind & 0x7F, id, tag))
+        image.registrations.append(Registration(number - 1, name, bool(stable & 1), epoch, lsn, kind & 0x7F, id, tag))
 
 
 def read_stream(stream: Stream, image: Image, inspector: Inspector, whole: bool) -> None:

@@ -214,21 +214,25 @@ class Replay:
     def _register(self, operation: Operation, commit: Commit) -> None:
         if not self._of_queue(operation, commit):
             return
-        key = self._key(operation)
-        found = self.registrations.setdefault(key, Registration(*key))
-        found.stable = bool(operation.fields["detail"] & 1)
-        found.epoch = max(found.epoch, operation.fields["epoch"])
+        key, end = self._key(operation), commit.lsn + commit.length
+        found = self.registrations.setdefault(key, Registration(*key, lsn=end))
+        if end >= found.lsn:
+            found.stable = found.stable or bool(operation.fields["detail"] & 1)
+            found.epoch = max(found.epoch, operation.fields["epoch"])
+            found.lsn = end
 
     def _deregister(self, operation: Operation, commit: Commit) -> None:
-        if self._of_queue(operation, commit):
-            self.registrations.pop(self._key(operation), None)
+        found = self.registrations.get(self._key(operation))
+        if found is not None and self._of_queue(operation, commit) and commit.lsn + commit.length >= found.lsn:
+            del self.registrations[self._key(operation)]
 
     def _tag(self, operation: Operation, commit: Commit) -> None:
         found = self.registrations.get(self._key(operation))
-        if found is not None and self._of_queue(operation, commit):
+        if found is not None and self._of_queue(operation, commit) and commit.lsn + commit.length >= found.lsn:
             detail, id = operation.fields["detail"], operation.fields["id"]
             found.kind, found.tag = detail & 0x7F, operation.fields["tag"]
             found.id = commit.base_id + id if detail & 0x80 else id
+            found.lsn = commit.lsn + commit.length
 
     # --- what it comes to
 

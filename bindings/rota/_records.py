@@ -162,11 +162,12 @@ def _counts(value: int) -> dict[str, int]:
     return {"handouts": value & 0xFFFFFFFF, "excused": value >> 32}
 
 
-def _tag(extra: bytes) -> dict[str, bytes | str]:
-    name_length, tag_length = struct.unpack_from("<HH", extra)
+def _tag(extra: bytes) -> dict[str, Any]:
+    name_length, tag_length, home = struct.unpack_from("<HHH", extra)
     name = extra[8 : 8 + name_length]
     return {
         "name": name.decode("utf-8", "surrogateescape"),
+        "home": home - 1 if home else None,
         "tag": extra[8 + name_length : 8 + name_length + tag_length],
     }
 
@@ -208,7 +209,7 @@ def operation(kind: int, detail: int, queue: int, id: int, a: int, b: int, extra
             **_counts(a),
         }
     elif name in ("tag", "register", "deregister"):
-        fields = {"id": id, "detail": detail, "epoch": a, **_tag(extra)}
+        fields = {"id": id, "detail": detail, "epoch": a, "expected_lsn": b, **_tag(extra)}
     elif name == "queue":
         fields = _queue(detail, extra)
     elif name == "fence":

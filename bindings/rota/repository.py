@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
+from rota import registration as _registration
 from rota._core import directory as _directory
 from rota._core import queue as _queue
 from rota._core import transaction as _transaction
@@ -121,6 +122,7 @@ class Repository:
             _log.info("%s: %d bytes behind the end of the log were cut", self.path, self.recovery.torn_bytes)
         if self.recovery.performed and not options["read_only"]:
             self._drop_volatile()
+            _registration.drop_volatile(self._store, self.recovery.cut_lsn)
 
     def _drop_volatile(self) -> None:
         """What a volatile queue held does not survive the last process."""
@@ -250,16 +252,50 @@ class Repository:
                 return candidate
         raise NotFound(f"no queue has {queue.name!r} as its error queue: name the target", path=self.path)
 
-    def register(self, queue: _queue.Queue, name: str, stable: bool = True) -> Registration:
+    def register(self, queue: _queue.Queue, name: str | bytes, stable: bool = True) -> Registration:
         """Register at a queue; again is the recovery call and resets nothing.
 
         Raises ValueError when the name has not 1 to 255 bytes.
         """
-        registration = Registration(self, queue.name, queue.number_, name, stable)
-        found = _transaction.registration_of(self._store, queue.number_, registration.encode()[8:])
-        if found is None:
-            _transaction.write_registration(self._store, queue.number_, registration.encode(), stable, False)
-        return registration
+        return _registration.register(queue, name, stable)
+
+    def prepare(
+        self, target: _queue.Queue | Registration, name: str | bytes | None, stable: bool = True
+    ) -> Registration:
+        """What a transaction is to register: for the package itself."""
+        if isinstance(target, Registration):
+            return _registration.prepare(target.queue, target.name, target.stable)[0]
+        if name is None:
+            raise TypeError("a registrant of a queue has a name")
+        return _registration.prepare(target, name, stable)[0]
+
+    def registrations(self, queue: _queue.Queue | str | None = None) -> list[Registration]:
+        """All registrations, or those at one queue, by queue and name.  None of them is ever forgotten by itself.
+
+        Raises NotFound when there is no such queue.
+        """
+        number = -1
+        if queue is not None:
+            name = queue if isinstance(queue, str) else queue.name
+            found = _directory.queue_named(self._store, self, name)
+            if found is None:
+                raise NotFound(f"there is no queue {name!r}", path=self.path)
+            number = found.number_
+            return list(_registration.listed(self._store, {number: found}, number))
+        named = (_directory.queue_named(self._store, self, name) for name in self.queues())
+        return list(_registration.listed(self._store, {each.number_: each for each in named if each}, number))
+
+    def _renew(self, registrations: Sequence[tuple[_queue.Queue, str | bytes]]) -> list[Registration]:
+        """Register each of (queue, name), stable, and raise its epoch, all in one durable commit.
+
+        What is tagged through older handles raises StaleClerk from then on.
+        """
+        return _registration.renew(self._store, registrations)
+
+    def sync_seen(self) -> None:
+        """At level "sync" wait until what is visible is durable: for the package itself."""
+        if self._options["durability"] == "sync":
+            self._store.sync()
 
     def transaction(
         self, token: int | None = None, durability: Durability | None = None, timeout: float | None = None

@@ -86,8 +86,7 @@ def test_f2_a_call_that_appends_nothing_is_durable_too(directory: pathlib.Path) 
             elif settle == "nothing put":
                 assert queue.put_many([], durability="sync").durable
             else:
-                with pytest.raises(rota.NotFound):
-                    queue.kill(message.id)
+                assert queue.kill(message.id) is False  # it was acked before
                 continue
             assert is_durable(), settle
 
@@ -304,7 +303,9 @@ def test_f10_files_are_synced_in_the_order_of_the_log(directory: pathlib.Path) -
                     queue.put(b"%d" % i + b"f" * 3000)
                 begun = len(events)
                 repo.sync()
-                order = [name for (name,) in events[begun:] if name and name.startswith("seg.")]
+                order = [
+                    name for (name,) in events[begun:] if name and name.startswith("seg.") and not name.endswith(".new")
+                ]
                 firsts = [int.from_bytes((directory / "r" / name).read_bytes()[40:48], "little") for name in order]
                 assert len(set(order)) == len(order) or order == sorted(order, key=order.index)
                 assert firsts == sorted(firsts) or len(firsts) < 2

@@ -120,7 +120,9 @@ def test_repair_keeps_state_order_and_options(directory: pathlib.Path) -> None:
     assert {**first.queues}.keys() == second.queues.keys()
     for number, options in first.queues.items():
         assert {**options, "created_lsn": 0} == {**second.queues[number], "created_lsn": 0}
-    assert first.registrations == second.registrations
+    assert {key: dataclasses.replace(found, lsn=0) for key, found in first.registrations.items()} == {
+        key: dataclasses.replace(found, lsn=0) for key, found in second.registrations.items()
+    }
     assert told(directory / "r") == told(directory / "o")
     with rota.open(directory / "o", create=False) as repo:
         last = repo.queue("q").register("clerk").last

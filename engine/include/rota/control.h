@@ -24,7 +24,7 @@
 #include "rota/format.h"
 
 #define ROTA_CONTROL_MAGIC 0x314c5443544f5231ull
-#define ROTA_CONTROL_VERSION 4
+#define ROTA_CONTROL_VERSION 5
 #define ROTA_SMALL_PAGE 4096u
 #define ROTA_LARGE_PAGE 65536u
 #define ROTA_PAGES_PER_LARGE 16u
@@ -104,6 +104,7 @@ enum rota_page_kind {
     ROTA_PAGE_TABLE_ROOT = 6,
     ROTA_PAGE_TABLE_BUCKET = 7,
     ROTA_PAGE_REGISTRATION = 8,
+    ROTA_PAGE_TAG = 9, /* the rest of a long tag */
 };
 
 /* The first 64 bytes of each page that is in use. */

@@ -56,7 +56,7 @@
 #define ROTA_NAME_LENGTH_MAX 255u
 #define ROTA_INDEX_BYTES_MAX 1024u
 #define ROTA_INDEX_HEADERS_MAX 14u
-#define ROTA_TAG_LENGTH_MAX 3072u
+#define ROTA_TAG_LENGTH_MAX 4608u
 #define ROTA_ATTRIBUTE_BYTES_MAX 65535u
 #define ROTA_BLOCK_BYTES_MAX (64u << 10) /* raw bytes of one compressed block */
 
@@ -170,9 +170,10 @@ enum rota_op_kind {
                            extra: u64 terms in the index of the target, behind that of the score its f64 */
     ROTA_OP_RETURN = 7, /* queue, id, a = handouts | excused << 32, b = due_ns (0: now), detail bit 0 = suspect */
     ROTA_OP_COPY = 8,   /* id = first index, a = count: frames with explicit ids, each now lives here */
-    ROTA_OP_TAG = 9,    /* queue, id (or index with detail bit 7), detail = kind, extra: rota_tag */
-    ROTA_OP_REGISTER = 10,   /* queue, detail bit 0 = stable, extra: rota_tag with an empty tag, a = epoch */
-    ROTA_OP_DEREGISTER = 11, /* queue, extra: rota_tag with an empty tag */
+    ROTA_OP_TAG = 9,    /* queue, id (or index with detail bit 7), detail = kind, a = epoch and b = position of the last
+                           change that the writer expected (0: not asked), extra: rota_tag */
+    ROTA_OP_REGISTER = 10,   /* queue, detail = rota_register_flag, a = epoch, b as in TAG, extra: rota_tag, no tag */
+    ROTA_OP_DEREGISTER = 11, /* queue, a and b as in TAG, extra: rota_tag with an empty tag */
     ROTA_OP_QUEUE = 12,      /* queue, detail = rota_queue_action, extra: rota_queue_options, then the name */
     ROTA_OP_FENCE = 13,      /* queue, a = generation, b = number */
     ROTA_OP_DEDUP = 14,      /* kept for duplicate suppression on enqueue */
@@ -226,10 +227,12 @@ enum rota_index_kind { ROTA_INDEX_KEY = 1, ROTA_INDEX_HEADER = 2, ROTA_INDEX_SCO
 typedef struct rota_tag {
     uint16_t name_length;
     uint16_t tag_length;
-    uint32_t reserved;
+    uint16_t home; /* of TAG: 1 + the queue of the message, 0: the queue of the operation */
+    uint16_t reserved;
 } rota_tag;
 
 _Static_assert(sizeof(rota_tag) == 8, "tag");
+enum rota_register_flag { ROTA_REGISTER_STABLE = 1, ROTA_REGISTER_RAISE = 2 /* refused unless the epoch rises */ };
 enum rota_tag_kind { ROTA_TAG_NONE = 0, ROTA_TAG_PUT = 1, ROTA_TAG_GET = 2, ROTA_TAG_OWN_PUT = 0x81 };
 
 enum rota_frame_flag {

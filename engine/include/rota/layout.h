@@ -106,6 +106,7 @@ static const rota_layout_field rota_layout[] = {
     ROTA_LAYOUT_FIELD(rota_queue_options, reserved)
     ROTA_LAYOUT_FIELD(rota_tag, name_length)
     ROTA_LAYOUT_FIELD(rota_tag, tag_length)
+    ROTA_LAYOUT_FIELD(rota_tag, home)
     ROTA_LAYOUT_FIELD(rota_tag, reserved)
     ROTA_LAYOUT_FIELD(rota_frame, crc)
     ROTA_LAYOUT_FIELD(rota_frame, body_length)

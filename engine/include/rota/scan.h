@@ -128,7 +128,7 @@ static __attribute__((unused)) int rota_op_tag_check(const rota_op *op, const ui
     memcpy(&tag, extra, sizeof tag);
     rota_compiler_barrier();
     bool lengths = tag.name_length != 0 && tag.name_length <= ROTA_NAME_LENGTH_MAX &&
-                   tag.tag_length <= ROTA_TAG_LENGTH_MAX && tag.reserved == 0 &&
+                   tag.tag_length <= ROTA_TAG_LENGTH_MAX && tag.reserved == 0 && tag.home <= ROTA_QUEUE_COUNT_MAX &&
                    op->extra_bytes == sizeof tag + (uint64_t)tag.name_length + tag.tag_length;
     return lengths ? ROTA_SCAN_OK : ROTA_SCAN_OPERATION;
 }

@@ -27,6 +27,7 @@ from rota._core.apply cimport apply_commit, pages_for
 from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
+from rota._core.registration cimport admit_registrations
 from rota._core.tombs cimport admit_kills
 from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_base, segment_header_write, segment_name
 
@@ -179,7 +180,7 @@ cdef uint32_t pages_needed(const Draft *draft, int space) noexcept nogil:
     so that on a full disk puts are refused first."""
     if draft.growing == 0 and (draft.message_count == 0 or draft.flags & ROTA_COMMIT_COPIES):
         return 0
-    return pages_for(draft.message_count, draft.op_count) + draft.index_pages \
+    return pages_for(draft.message_count, draft.op_count) + draft.index_pages + draft.registering // 16 \
         + (<uint32_t>SETTLE_PAGES if space == SPACE_PUT else 0)
 
 
@@ -288,6 +289,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
             return status
     if draft.kill_count:
         status = admit_kills(h, draft, error)
+        if status != ROTA_OK:
+            return status
+    if draft.registering:
+        status = admit_registrations(h, draft, error)
         if status != ROTA_OK:
             return status
     for i in range(draft.settle_count):

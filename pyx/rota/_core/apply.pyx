@@ -66,7 +66,8 @@ cdef int queue_make(rota_handle *h, uint32_t number, const uint8_t *extra, uint3
 cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
     """Give back a queue whose messages are settled (the append admits no other).
 
-    Claims of what was killed go too, or their end would be counted in the queue that gets the number next.
+    Claims of what was killed go too, or their end would be counted in the queue that gets the number next; so do its
+    registrations.
     """
     cdef uint32_t number = queue.number, level, page, index
     for index in range(h.control.claim_used):
@@ -80,7 +81,7 @@ cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
     if queue.index_mask:
         rota_save(h, &h.control.pool_limit)
         h.control.indexed_queues -= 1
-    registrations_drop(h, number)
+    registrations_drop(h, queue)
     rota_save(h, &h.control.queues[number])
     page = h.control.queues[number]
     h.control.queues[number] = 0
@@ -306,9 +307,9 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
     elif op.kind == ROTA_OP_TAG:
         return apply_tag(h, op, extra, header)
     elif op.kind == ROTA_OP_REGISTER:
-        return apply_register(h, op, extra, header.lsn)
+        return apply_register(h, op, extra, header.lsn + header.length)
     elif op.kind == ROTA_OP_DEREGISTER:
-        apply_deregister(h, op, extra, header.lsn)
+        apply_deregister(h, op, extra, header.lsn + header.length)
     elif op.kind == ROTA_OP_FENCE:
         apply_fence(h, op)
     return ROTA_OK
@@ -344,6 +345,19 @@ cdef int apply_commit(rota_handle *h, const uint8_t *commit, const rota_commit_h
     return status
 
 
+cdef uint32_t registering(const uint8_t *commit, const rota_commit_header *header) noexcept nogil:
+    """Operations that may take a small page each; few operations have room anyway."""
+    cdef rota_op_cursor cursor
+    cdef rota_op op
+    cdef const uint8_t *extra
+    cdef uint32_t count = 0
+    if header.op_count > 16:
+        rota_op_begin(&cursor, commit, header)
+        while rota_op_next(&cursor, &op, &extra):
+            count += op.kind == ROTA_OP_TAG or op.kind == ROTA_OP_REGISTER
+    return count
+
+
 cdef int apply_replay(rota_handle *h, const uint8_t *commit, uint32_t file, uint64_t offset,
                       rota_error *error) noexcept nogil:
     """Apply one accepted commit during recovery; grows the pool, since nobody else is attached."""
@@ -351,7 +365,7 @@ cdef int apply_replay(rota_handle *h, const uint8_t *commit, uint32_t file, uint
     cdef uint32_t need
     cdef int status
     memcpy(&header, commit, sizeof(header))
-    need = pages_for(header.message_count, header.op_count)
+    need = pages_for(header.message_count, header.op_count) + registering(commit, &header) // 16
     if h.control.indexed_queues:
         need += pages_for_terms(h, terms_in(h, commit, &header, header.op_bytes, header.op_count))
     if rota_pool_room(h) < need:

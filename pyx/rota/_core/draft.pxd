@@ -42,6 +42,7 @@ ctypedef struct Draft:
     uint32_t settle_count
     uint32_t op_count
     uint32_t growing    # operations that may take pages of the pool, puts aside
+    uint32_t registering    # operations on registrations: each may take a small page
     uint32_t message_count
     uint32_t index_pages    # large pages that the indexes of its queues may need; set by admit
     uint32_t flags

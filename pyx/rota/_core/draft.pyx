@@ -97,6 +97,8 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
         draft.growing += 1
     if kind == ROTA_OP_KILL:
         draft.kill_count += 1
+    if kind == ROTA_OP_TAG or kind == ROTA_OP_REGISTER or kind == ROTA_OP_DEREGISTER:
+        draft.registering += 1
     return ROTA_OK
 
 

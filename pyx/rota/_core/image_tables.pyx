@@ -16,7 +16,7 @@ from engine.status cimport *
 from rota._core.image cimport *
 from rota._core.image_lanes cimport image_details, image_reserve
 from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.registration cimport Registration
+from rota._core.registration cimport Registration, registration_fits, registration_tag
 
 
 cdef rota_page *bucket_of(rota_handle *h, const rota_table *table, uint64_t hash, uint64_t *behind) noexcept nogil:
@@ -82,10 +82,10 @@ cdef int image_stragglers(rota_handle *h, Image *image, rota_error *error) noexc
     return ROTA_OK
 
 
-cdef bint put_registration(Stream *out, const Registration *registration) noexcept nogil:
+cdef bint put_registration(rota_handle *h, Stream *out, const Registration *registration) noexcept nogil:
     """False: there is no room for it."""
     cdef uint64_t text = <uint64_t>registration.name_length + registration.tag_length
-    if text > ROTA_NAME_LENGTH_MAX + ROTA_TAG_LENGTH_MAX:
+    if not registration_fits(registration):
         return True
     if out.length + 64 + text > out.size:
         return False
@@ -97,7 +97,9 @@ cdef bint put_registration(Stream *out, const Registration *registration) noexce
     put_u64(out, registration.epoch)
     put_bytes(out, &registration.name_length, 2)
     put_bytes(out, &registration.tag_length, 2)
-    put_bytes(out, registration + 1, text)
+    put_bytes(out, registration + 1, registration.name_length)
+    registration_tag(h, registration, out.bytes + out.length)
+    out.length += registration.tag_length
     return True
 
 
@@ -109,7 +111,7 @@ cdef bint put_registrations(rota_handle *h, Stream *out, rota_page *bucket) noex
         page = rota_page_at(h, <uint32_t>records[i].a)
         steps = 0
         while records[i].key and page.kind == ROTA_PAGE_REGISTRATION and steps < 1 << 16:
-            if not put_registration(out, <Registration *>page):
+            if not put_registration(h, out, <Registration *>page):
                 return False
             page = rota_page_at(h, (<Registration *>page).next)
             steps += 1

@@ -108,6 +108,53 @@ cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
     return 0
 
 
+cdef int add_registrations(Draft *draft, list journal, int wanted) except -1:
+    """REGISTER or DEREGISTER operations."""
+    cdef bytes extra
+    for entry in journal:
+        if type(entry) is tuple and <int>(<tuple>entry)[0] == wanted:
+            registration = entry[1]
+            extra = registration.encode()
+            draft_op(draft, ROTA_OP_REGISTER if wanted == REGISTER else ROTA_OP_DEREGISTER, registration.stable,
+                     registration.queue_number, 0, registration.epoch, 0, <const char *>extra, len(extra))
+    return 0
+
+
+cdef int add_tags(Draft *draft, list journal) except -1:
+    """TAG operations, the last one of each registration."""
+    cdef dict last = {}
+    cdef bytes extra
+    cdef PendingReceipt receipt
+    cdef uint64_t id
+    cdef uint8_t kind
+    for entry in journal:
+        if type(entry) is tuple and <int>(<tuple>entry)[0] == TAG:
+            last[entry[1].key] = entry
+    for _, registration, tag, of, expected_lsn in last.values():
+        extra = registration.encode(tag)
+        kind, id = ROTA_TAG_GET, 0
+        if type(of) is Message:
+            id = (<Message>of).id
+            extra = registration.encode(tag, (<Message>of).run.queue)
+        elif of is not None:
+            receipt = of
+            if receipt.made > receipt.taken:
+                kind, id = ROTA_TAG_OWN_PUT, receipt.first + receipt.made - receipt.taken - 1
+        elif draft.message_count:
+            kind, id = ROTA_TAG_OWN_PUT, draft.message_count - 1
+        draft_op(draft, ROTA_OP_TAG, kind, registration.queue_number, id, registration.epoch, expected_lsn,
+                 <const char *>extra, len(extra))
+    return 0
+
+
+cdef bint changes(list journal, object registration, int wanted) except -1:
+    """Whether an entry of that kind is about the registration."""
+    for entry in journal:
+        if type(entry) is tuple and <int>(<tuple>entry)[0] == wanted and entry[1].key == registration.key:
+            return True
+    return False
+
+
 cdef int settle_entry(object entry) except -1:
     """The commit settled what this entry of the journal stands for."""
     cdef object claimed = entry

@@ -21,7 +21,7 @@ from engine.status cimport *
 from rota._core.apply cimport pages_for, queue_make
 from rota._core.control cimport pool_grow
 from rota._core.lane cimport queue_at
-from rota._core.registration cimport Registration, apply_register, registration_find
+from rota._core.registration cimport Registration, apply_register, registration_find, registration_set_tag
 from rota._core.walk cimport WALK_TRUSTED, log_commit, log_end, log_position, walk_begin, walk_next
 
 
@@ -140,7 +140,7 @@ cdef int load_queues(Load *load, rota_error *error) noexcept nogil:
 cdef int load_registration(Load *load, uint64_t number, rota_error *error) noexcept nogil:
     """By the operation that would make it, then the tag."""
     cdef rota_image_cursor *cursor = &load.cursor
-    cdef uint8_t extra[4096]
+    cdef uint8_t extra[512]
     cdef Registration *registration
     cdef rota_tag tag
     cdef rota_op op
@@ -165,23 +165,23 @@ cdef int load_registration(Load *load, uint64_t number, rota_error *error) noexc
         return load_refuse("a registration cannot be", error)
     op.queue = <uint16_t>number
     op.extra_bytes = <uint32_t>sizeof(tag) + tag.name_length
-    memcpy(extra + sizeof(tag), text, <size_t>tag.name_length + tag.tag_length)
-    if queue_at(load.h, op.queue) == NULL:
-        return ROTA_OK  # destroyed since
+    memcpy(extra + sizeof(tag), text, tag.name_length)
     status = provide(load.h, error)
     if status != ROTA_OK:
         return status
     memcpy(extra, &tag, sizeof(tag))
     (<rota_tag *>extra).tag_length = 0
-    status = apply_register(load.h, &op, extra, <uint64_t>-1)
+    if queue_at(load.h, op.queue) == NULL:
+        return ROTA_OK  # made after the queues were written down: the replay makes both
+    status = apply_register(load.h, &op, extra, lsn)
     registration = registration_find(load.h, op.queue, text, tag.name_length)
     if status != ROTA_OK or registration == NULL:
         return load_refuse("a registration finds no place", error)
     registration.kind = <uint8_t>(kind & 0x7f)
     registration.id = id
     registration.lsn = lsn
-    registration.tag_length = tag.tag_length
-    memcpy(<uint8_t *>(registration + 1) + tag.name_length, text + tag.name_length, tag.tag_length)
+    if registration_set_tag(load.h, registration, text + tag.name_length, tag.tag_length) != ROTA_OK:
+        return load_refuse("a tag finds no place", error)
     return ROTA_OK
 
 

@@ -9,6 +9,7 @@ from rota._core.queue cimport Queue
 from rota._core.store cimport Store
 
 cdef class Transaction:
+    cdef object __weakref__
     cdef Store store
     cdef readonly object repository
     cdef Draft draft
@@ -36,7 +37,6 @@ cdef class Transaction:
     cdef PendingReceipt pending(self, Queue queue, uint32_t priority, uint32_t count, uint8_t flags)
     cdef int undo_to(self, Py_ssize_t entries, uint32_t message_count, uint64_t data_bytes,
                      uint32_t operations) except -1
-    cdef int add_tags(self) except -1
     cdef int add_operations(self, bint by_id) except -1
     cdef int submit(self, Placed *placed) except -1
     cdef int finish(self, uint64_t base_id, uint64_t lsn) except -1

@@ -15,7 +15,6 @@ Bernstein, Hsu and Mann, "Implementing Recoverable Requests Using Queues", SIGMO
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -26,7 +25,9 @@ from engine.status cimport *
 from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
-from rota._core.journal cimport DROP, FOREIGN, KILL, OWN, TAG, add_puts, add_settlements, first_killed, holds, next_own
+from rota._core.journal cimport DEREGISTER, DROP, FOREIGN, KILL, OWN, REGISTER, TAG
+from rota._core.journal cimport add_puts, add_registrations, add_settlements, add_tags, changes, first_killed, holds
+from rota._core.journal cimport next_own
 from rota._core.journal cimport own_message, settle_entry, undo
 from rota._core.killing cimport MESSAGE_LIVE, MESSAGE_UNKNOWN, locate
 from rota._core.message cimport Message
@@ -36,7 +37,6 @@ from rota._core.queue cimport Queue
 from rota._core.reap cimport wake_draft
 from rota._core.giving cimport give_back
 from rota._core.lock cimport lock_leave, lock_slice
-from rota._core.registration cimport Registration as NativeRegistration, registration_find
 from rota._core.store cimport Store, deadline_of
 
 from rota import errors
@@ -315,13 +315,58 @@ cdef class Transaction:
         self.journal.append((KILL, where, int(id)))
         return True
 
-    def tag(self, registration, bytes tag):
-        """Keep `tag` with a registration, atomically with the commit."""
+    def tag(self, registration, bytes tag, of=None, uint64_t expected_lsn=0):
+        """Keep `tag` with a registration, atomically with the commit; the last one for a registration counts.
+
+        `of` is the operation that is tagged: a put of this transaction, or a message that it settles; None: its last
+        put, else no message.  `expected_lsn` lets the commit raise Conflict when somebody changed the registration
+        since.  The commit raises StaleClerk, NotFound.
+        """
         self.open()
+        self.own((<Queue?>registration.queue).store)
         if len(tag) > ROTA_TAG_LENGTH_MAX:
             raise ValueError(f"a tag has at most {ROTA_TAG_LENGTH_MAX} bytes, not {len(tag)}")
+        if isinstance(of, Message):
+            if not holds(self.journal, of.id):
+                raise errors.StateError(f"message {of.id} is not settled by this transaction: get() it here, or ack() it")
+        elif of is not None and (<PendingReceipt?>of).serial != self.serial:
+            raise errors.StateError("that was put by another transaction")
+        if changes(self.journal, registration, DEREGISTER):
+            raise errors.StateError(f"this transaction deregisters {registration.name!r}")
         self.room(384 + <uint64_t>len(tag), 1)
-        self.journal.append((TAG, registration, tag))
+        registration.enter(self)
+        self.journal.append((TAG, registration, tag, of, expected_lsn))
+
+    def register(self, target, name=None, bint stable=True):
+        """Register at a queue with the commit, which resets nothing where it is registered: a Registration.
+
+        `target` is a queue, or a Registration, of which queue and name are taken.  The commit raises StaleClerk when
+        a younger connection came meanwhile.
+        """
+        self.open()
+        registration = self.repository.prepare(target, name, stable)
+        self.own((<Queue?>registration.queue).store)
+        if changes(self.journal, registration, DEREGISTER):
+            raise errors.StateError(f"this transaction deregisters {registration.name!r}")
+        self.room(384, 1)
+        registration.enter(self)
+        self.journal.append((REGISTER, registration))
+        return registration
+
+    def deregister(self, registration):
+        """Forget a registration with the commit, which raises StaleClerk, and NotFound when it is gone already."""
+        self.open()
+        self.own((<Queue?>registration.queue).store)
+        if changes(self.journal, registration, REGISTER) or changes(self.journal, registration, DEREGISTER):
+            raise errors.StateError(f"this transaction registers {registration.name!r}, or deregisters it already")
+        self.room(384, 1)
+        registration.enter(self)
+        self.journal.append((DEREGISTER, registration))
+
+    @property
+    def is_open(self):
+        """Whether it was neither committed nor rolled back."""
+        return self.state == OPEN
 
     def savepoint(self):
         """A Savepoint: `with t.savepoint(): ...` undoes what the block did when it raises.  They may be nested."""
@@ -344,17 +389,6 @@ cdef class Transaction:
         give_back(self.store, claims, True, self.durability)
         return 0
 
-    cdef int add_tags(self) except -1:
-        cdef Draft *draft = &self.draft
-        cdef bytes extra
-        for entry in self.journal:
-            if type(entry) is tuple and <int>(<tuple>entry)[0] == TAG:
-                extra = entry[1].encode(entry[2])
-                draft_op(draft, ROTA_OP_TAG, ROTA_TAG_OWN_PUT if draft.message_count else ROTA_TAG_GET,
-                         entry[1].queue_number, draft.message_count - 1 if draft.message_count else 0, 0, 0,
-                         <const char *>extra, len(extra))
-        return 0
-
     cdef int add_operations(self, bint by_id) except -1:
         cdef Draft *draft = &self.draft
         draft.op_bytes = 0
@@ -362,11 +396,14 @@ cdef class Transaction:
         draft.growing = 0
         draft.settle_count = 0
         draft.kill_count = 0
+        draft.registering = 0
         draft.put_count = 0
         add_puts(draft, self.journal, self.any_taken)
         self.any_taken = False
-        self.add_tags()
+        add_registrations(draft, self.journal, REGISTER)
+        add_tags(draft, self.journal)  # before the settlements: what is taken is still there
         add_settlements(draft, self.journal, by_id)
+        add_registrations(draft, self.journal, DEREGISTER)
         draft.token_generation = self.token_generation
         draft.token_number = self.token_number
         return 0
@@ -490,41 +527,3 @@ cdef class Transaction:
     def __repr__(self):
         return f"<rota.Transaction {('', 'open', 'committed', 'rolled back')[self.state]}: " \
                f"{self.draft.message_count} puts, {len(self.journal)} operations>"
-
-
-def registration_of(Store store, uint32_t queue, bytes name):
-    """(kind, id, tag, epoch, stable) of a registration, or None."""
-    cdef NativeRegistration *found
-    cdef uint8_t copied[4096]  # a registration is a small page; nothing that needs the GIL happens under the lock
-    cdef rota_handle *h = store.h
-    cdef const uint8_t *text = <const uint8_t *><const char *>name
-    cdef uint32_t length = <uint32_t>len(name)
-    cdef rota_error error
-    cdef int status = ROTA_RETRY, slices = 0
-    while store.again(&status, &slices, &error):
-        with nogil:
-            rota_fetch_add_u32(&h.calls, 1)
-            status = lock_slice(h, &error)
-            if status == ROTA_OK:
-                found = registration_find(h, queue, text, length)
-                if found != NULL:
-                    memcpy(copied, found, ROTA_SMALL_PAGE)
-                else:
-                    status = ROTA_EMPTY
-                lock_leave(h)
-        rota_fetch_sub_u32(&h.calls, 1)
-    if status == ROTA_EMPTY:
-        return None
-    if status != ROTA_OK:
-        store.fail(&error)
-    found = <NativeRegistration *>copied
-    if found.name_length + found.tag_length + sizeof(NativeRegistration) > ROTA_SMALL_PAGE:
-        raise errors.Corrupt("a registration is damaged", path=store.path, file="control")
-    tag = (<char *>(found + 1) + found.name_length)[:found.tag_length]
-    return found.kind, found.id, tag, found.epoch, bool(found.stable)
-
-
-def write_registration(Store store, uint32_t queue, bytes extra, bint stable, bint forget):
-    """Log a registration, or its end."""
-    from rota._core.message import submit_ops
-    submit_ops(store, [(ROTA_OP_DEREGISTER if forget else ROTA_OP_REGISTER, 1 if stable else 0, queue, 0, 0, 0, extra)])
