@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from typing_extensions import Buffer
-
 from rota._core import tagged as _tagged
 from rota.errors import Conflict, LeaseLost, NotFound, RotaError, StaleClerk, StateError
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from rota._core.message import Message
     from rota._core.put import Receipt
     from rota._core.queue import Queue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -39,6 +41,8 @@ ATTRIBUTES = {
     rota.Registration: ("name", "queue_name", "queue_number", "repository", "stable"),
 }
 FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery)
+# What an installation brings (kazoo and matplotlib: with an extra); what only a contributor's machine has is not here.
+INSTALLED = sys.stdlib_module_names | {"rota", "numpy", "lz4", "click", "rich", "kazoo", "matplotlib"}
 # Loaded when they are needed, and not before.
 LATER = {"click", "rich", "kazoo", "lz4", "numpy", "matplotlib", "asyncio", "multiprocessing"}
 
@@ -211,3 +215,26 @@ def test_signatures_show_the_defaults() -> None:
             assert not re.match(
                 rf"{name}\(.*=[A-Z]\w*[,)]", text.replace("None", "").replace("False", "").replace("True", "")
             ), text
+
+
+def imports(node: ast.AST) -> Iterator[str]:
+    """Yield the top-level names that run time imports below a node; what only a checker sees is left out."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]
+    for child in ast.iter_child_nodes(node):
+        yield from imports(child)
+
+
+def test_run_time_imports_only_what_an_installation_brings() -> None:
+    package = pathlib.Path(rota.__path__[0])
+    found = {
+        (str(path.relative_to(package)), name)
+        for path in package.rglob("*.py")
+        for name in imports(ast.parse(path.read_text()))
+    }
+    assert {(path, name) for path, name in found if name not in INSTALLED} == set()
+    assert ("registration.py", "rota") in found

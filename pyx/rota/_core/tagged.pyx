@@ -9,7 +9,7 @@ What holds:
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from engine.atomics cimport *
 from engine.control cimport *
@@ -79,6 +79,7 @@ def registration_state(Queue queue not None, bytes name):
     cdef uint32_t length = <uint32_t>len(name)
     cdef rota_error error
     cdef int status
+    memset(&copied, 0, sizeof(copied))
     queue.native()
     with nogil:
         rota_fetch_add_u32(&h.calls, 1)
