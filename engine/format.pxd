@@ -99,6 +99,19 @@ cdef extern from "rota/format.h" nogil:
         ROTA_ATTRIBUTE_DEDUP
         ROTA_ATTRIBUTE_BLOCK
         ROTA_ATTRIBUTE_PUT_AT
+        ROTA_ATTRIBUTE_STATUS
+    enum:
+        ROTA_PUT_DATED
+        ROTA_PUT_ANSWER
+    enum:
+        ROTA_REPLY_OK
+        ROTA_REPLY_FAILED
+        ROTA_REPLY_CANCELLED
+        ROTA_REPLY_EXPIRED
+    ctypedef struct rota_reply_to:
+        uint64_t created_lsn
+        uint16_t queue
+        uint16_t reserved[3]
     ctypedef struct rota_epoch:
         uint64_t start_lsn
         uint32_t epoch

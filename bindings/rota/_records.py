@@ -59,9 +59,10 @@ ATTRIBUTES = {
     12: "dedup",
     13: "block",
     14: "put_at_ns",
+    15: "status",
 }
 KEY_TEXT = 2
-NUMBERS = {4: "<Q", 5: "<Q", 9: "<H", 13: "<I", 14: "<Q"}
+NUMBERS = {4: "<Q", 5: "<Q", 9: "<H", 13: "<I", 14: "<Q", 15: "<B"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, final, overload
+from typing import Any, Literal, Self, final, overload
 
 from typing_extensions import Buffer
 
@@ -55,12 +55,15 @@ class Transaction:
         keys: Iterable[bytes | str | None] | None = None,
         priority: int = 0,
     ) -> PendingReceipt: ...
+    def put_encoded(
+        self, queue: Queue, body: Buffer, attributes: bytes, priority: int = 0, flags: int = 0, answer: bool = False
+    ) -> PendingReceipt: ...
     def ack(self, claimed: Message | Batch) -> None: ...
     def tag(
         self,
         registration: Registration,
         tag: bytes,
-        of: PendingReceipt | Message | None = None,
+        of: PendingReceipt | Message | Literal[False] | None = None,
         expected_lsn: int = 0,
     ) -> None: ...
     def register(

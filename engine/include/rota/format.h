@@ -161,7 +161,7 @@ _Static_assert(sizeof(rota_commit_header) % ROTA_CELL == 0, "operations start at
 
 /* Operations.  All are absolute: replay takes the later LSN, a repetition changes nothing. */
 enum rota_op_kind {
-    ROTA_OP_PUT = 1,    /* queue, detail = priority, id = index of the first message, a = count */
+    ROTA_OP_PUT = 1,    /* queue, detail = priority, id = index of the first message, a = count, b = rota_put_flag */
     ROTA_OP_ACK = 2,    /* queue, detail = priority lane, id..a = first and last id, b = count: its FRESH slots */
     ROTA_OP_ACK_LIST = 3, /* queue, a = count, extra: u64 ids */
     ROTA_OP_KILL = 4,   /* queue, id */
@@ -182,6 +182,9 @@ enum rota_op_kind {
     ROTA_OP_KIND_END
 };
 
+/* DATED: one is due later or expires.  ANSWER: they answer requests, and neither the bounds of the queue nor its being
+ * stopped refuses them: a request that was accepted is answered. */
+enum rota_put_flag { ROTA_PUT_DATED = 1, ROTA_PUT_ANSWER = 2 };
 enum rota_move_reason { ROTA_MOVE_USER = 0, ROTA_MOVE_ATTEMPTS = 1, ROTA_MOVE_EXPIRED = 2, ROTA_MOVE_REDRIVE = 3 };
 enum rota_queue_action {
     ROTA_QUEUE_CREATE = 0,
@@ -276,16 +279,29 @@ enum rota_attribute {
     ROTA_ATTRIBUTE_HEADERS = 3,
     ROTA_ATTRIBUTE_DUE = 4,    /* u64 wall ns */
     ROTA_ATTRIBUTE_EXPIRY = 5, /* u64 wall ns */
-    ROTA_ATTRIBUTE_CLIENT = 6,
-    ROTA_ATTRIBUTE_RID = 7,
-    ROTA_ATTRIBUTE_REPLY_TO = 8,
+    ROTA_ATTRIBUTE_CLIENT = 6,   /* of a request and of its reply: who asked */
+    ROTA_ATTRIBUTE_RID = 7,      /* of both: the id of the request, chosen by the client */
+    ROTA_ATTRIBUTE_REPLY_TO = 8, /* of a request: rota_reply_to */
     ROTA_ATTRIBUTE_ORIGIN = 9, /* u16 queue where it was first put */
     ROTA_ATTRIBUTE_SAGA = 10,
-    ROTA_ATTRIBUTE_ERROR = 11,
+    ROTA_ATTRIBUTE_ERROR = 11, /* text: why it failed */
     ROTA_ATTRIBUTE_DEDUP = 12,
     ROTA_ATTRIBUTE_BLOCK = 13, /* u32 offset of the block from the commit's start (BLOCK frames) */
     ROTA_ATTRIBUTE_PUT_AT = 14, /* u64 wall ns: when it was first put (COPIED frames) */
+    ROTA_ATTRIBUTE_STATUS = 15, /* u8 rota_reply_status: it is the reply to a request */
 };
+
+/* What became of a request. */
+enum rota_reply_status { ROTA_REPLY_OK = 0, ROTA_REPLY_FAILED = 1, ROTA_REPLY_CANCELLED = 2, ROTA_REPLY_EXPIRED = 3 };
+
+/* Where the reply goes: a number may be given to another queue, so its making is named too. */
+typedef struct rota_reply_to {
+    uint64_t created_lsn;
+    uint16_t queue;
+    uint16_t reserved[3];
+} rota_reply_to;
+
+_Static_assert(sizeof(rota_reply_to) == 16, "reply to");
 
 static inline uint64_t rota_round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 static inline uint32_t rota_cells(uint64_t bytes) { return (uint32_t)((bytes + ROTA_CELL - 1) / ROTA_CELL); }

@@ -122,6 +122,9 @@ static const rota_layout_field rota_layout[] = {
     ROTA_LAYOUT_FIELD(rota_block, raw_length)
     ROTA_LAYOUT_FIELD(rota_block, stored_length)
     ROTA_LAYOUT_FIELD(rota_block, algorithm)
+    ROTA_LAYOUT_FIELD(rota_reply_to, created_lsn)
+    ROTA_LAYOUT_FIELD(rota_reply_to, queue)
+    ROTA_LAYOUT_FIELD(rota_reply_to, reserved)
 };
 
 #undef ROTA_LAYOUT_FIELD

@@ -204,6 +204,8 @@ cdef int admit_puts(rota_handle *h, const Draft *draft, Placed *placed, rota_err
             puts += 1
         if queue == NULL or (created and queue.created_lsn != created):
             return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
+        if op.b & ROTA_PUT_ANSWER:  # the request was accepted: refusing its answer would leave its client waiting
+            continue
         if queue.state == ROTA_QUEUE_STOPPED:
             return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
         if queue.options.max_messages and queue_live(queue) + op.a > queue.options.max_messages:

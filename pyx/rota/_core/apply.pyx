@@ -118,7 +118,7 @@ cdef int apply_put(rota_handle *h, const rota_op *op, const uint8_t *commit, con
         for i in range(op.id, op.id + op.a):
             rota_frame_load(commit, header, <uint32_t>i, &frame)
             queue.lanes[op.detail].appended_bytes += frame.body_length
-    if op.b == 0 and queue.index_mask == 0:  # nothing delayed, nothing that expires
+    if not op.b & ROTA_PUT_DATED and queue.index_mask == 0:  # nothing delayed, nothing that expires
         return ROTA_OK if append_plain(h, queue, op.detail, header.base_id + op.id, <uint32_t>op.a, file,
                                        cell + op.id) == 0 else ROTA_DISK_FULL
     for i in range(op.id, op.id + op.a):

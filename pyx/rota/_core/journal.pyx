@@ -51,6 +51,13 @@ cdef Message own_message(Store store, Draft *draft, object queue, PendingReceipt
     return message
 
 
+cdef int add_put(Draft *draft, PendingReceipt last, uint32_t first, uint32_t count, uint8_t flags) except -1:
+    draft_op(draft, ROTA_OP_PUT, last.level, last.queue, first, count,
+             (ROTA_PUT_DATED if flags else 0) | (ROTA_PUT_ANSWER if last.is_answer else 0), NULL, 0)
+    draft_created(draft, last.created)
+    return 0
+
+
 cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1:
     """PUT operations; those of one lane that follow each other are one."""
     cdef PendingReceipt receipt, last = None
@@ -66,9 +73,8 @@ cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1:
         if receipt.taken == receipt.made:
             continue
         if last is not None and (last.queue != receipt.queue or last.level != receipt.level
-                                 or last.created != receipt.created):
-            draft_op(draft, ROTA_OP_PUT, last.level, last.queue, first, count, 1 if flags else 0, NULL, 0)
-            draft_created(draft, last.created)
+                                 or last.created != receipt.created or last.is_answer != receipt.is_answer):
+            add_put(draft, last, first, count, flags)
             last = None
         if last is None:
             first = receipt.first
@@ -78,8 +84,7 @@ cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1:
         flags |= receipt.flags
         last = receipt
     if last is not None:
-        draft_op(draft, ROTA_OP_PUT, last.level, last.queue, first, count, 1 if flags else 0, NULL, 0)
-        draft_created(draft, last.created)
+        add_put(draft, last, first, count, flags)
     return 0
 
 
@@ -133,7 +138,9 @@ cdef int add_tags(Draft *draft, list journal) except -1:
     for _, registration, tag, of, expected_lsn in last.values():
         extra = registration.encode(tag)
         kind, id = ROTA_TAG_GET, 0
-        if type(of) is Message:
+        if of is False:
+            pass
+        elif type(of) is Message:
             id = (<Message>of).id
             extra = registration.encode(tag, (<Message>of).run.queue)
         elif of is not None:

@@ -21,6 +21,7 @@ cdef class PendingReceipt:
     cdef uint32_t taken      # of these, from the first on: dequeued or killed by the transaction itself
     cdef uint8_t level
     cdef uint8_t flags       # of the frames
+    cdef uint8_t is_answer   # to a request: never refused
     cdef uint8_t state
 
 cdef PendingReceipt new_pending(Store store, uint64_t serial, uint32_t queue, uint64_t created)

@@ -227,7 +227,8 @@ cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body
     draft_begin(&draft, store.h)
     try:
         add_message(store, &draft, queue, body, attributes, priority, flags)
-        draft_op(&draft, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue, 0, 1, 1 if flags else 0, NULL, 0)
+        draft_op(&draft, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue, 0, 1, ROTA_PUT_DATED if flags else 0,
+                 NULL, 0)
         if draft_seal(&draft) != ROTA_OK:
             raise MemoryError
         return finish(store, &draft, queue, created, deadline, durability)

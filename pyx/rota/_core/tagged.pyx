@@ -213,7 +213,8 @@ def put_tagged(Queue queue not None, bytes extra, uint64_t epoch, uint64_t lsn, 
     draft_begin(&draft, store.h)
     try:
         add_message(store, &draft, queue.number, body, encode_attributes(key, headers, due, expiry), priority, flags)
-        draft_op(&draft, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue.number, 0, 1, 1 if flags else 0, NULL, 0)
+        draft_op(&draft, ROTA_OP_PUT, <uint8_t>priority, <uint16_t>queue.number, 0, 1, ROTA_PUT_DATED if flags else 0,
+                 NULL, 0)
         draft_op(&draft, ROTA_OP_TAG, ROTA_TAG_OWN_PUT, <uint16_t>queue.number, 0, epoch, lsn, <const char *>extra,
                  len(extra))
         draft.queue_created = queue.created_lsn

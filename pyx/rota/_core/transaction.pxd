@@ -34,6 +34,8 @@ cdef class Transaction:
     cdef int look(self) except -1
     cdef int room(self, uint64_t more, uint32_t operations) except -1
     cdef Message get_beside_own(self, Queue queue, object timeout)
+    cdef PendingReceipt add(self, Queue queue, object body, bytes attributes, int priority, uint8_t flags,
+                            uint32_t operations)
     cdef PendingReceipt pending(self, Queue queue, uint32_t priority, uint32_t count, uint8_t flags)
     cdef int undo_to(self, Py_ssize_t entries, uint32_t message_count, uint64_t data_bytes,
                      uint32_t operations) except -1

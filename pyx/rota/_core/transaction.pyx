@@ -205,20 +205,37 @@ cdef class Transaction:
         cdef bytes attributes = b""
         self.open()
         self.own(queue.store)
-        if priority < 0 or priority > 9:
-            raise ValueError(f"priority is 0 to 9, not {priority}")
         if delay != 0 or ttl is not None:
             due, expiry = moments(self.store.h.os.clock_wall_ns(self.store.h.os), delay, ttl)
             flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
         if key is not None or headers is not None or flags:
             attributes = encode_attributes(key, headers, due, expiry)
+        return self.add(queue, body, attributes, priority, flags, 1 if flags else 0)
+
+    cdef PendingReceipt add(self, Queue queue, object body, bytes attributes, int priority, uint8_t flags,
+                            uint32_t operations):
+        if priority < 0 or priority > 9:
+            raise ValueError(f"priority is 0 to 9, not {priority}")
         if isinstance(body, str):
             raise TypeError("a body is bytes-like: encode text first")
         queue.native()
-        self.room((len(body) if type(body) is bytes else memoryview(body).nbytes) + <uint64_t>len(attributes),
-                  1 if flags else 0)
+        self.room((len(body) if type(body) is bytes else memoryview(body).nbytes) + <uint64_t>len(attributes), operations)
         add_message(self.store, &self.draft, queue.number, body, attributes, priority, flags)
         return self.pending(queue, priority, 1, flags)
+
+    def put_encoded(self, Queue queue, body, bytes attributes, int priority=0, int flags=0, bint answer=False):
+        """Add a message whose attributes are encoded already, for the package itself; `flags` are those of its frame.
+
+        Neither the bounds of the queue nor its being stopped refuses an `answer` to a request.  Raises as put().
+        """
+        cdef PendingReceipt receipt
+        self.open()
+        self.own(queue.store)
+        if flags & ~(ROTA_FRAME_DUE | ROTA_FRAME_EXPIRES):
+            raise ValueError(f"a frame that is put is due or expires, and nothing else: not {flags}")
+        receipt = self.add(queue, body, attributes, priority, <uint8_t>flags, 1)
+        receipt.is_answer = answer
+        return receipt
 
     def put_many(self, Queue queue, bodies, keys=None, int priority=0):
         """Add many messages; `keys`, when given, has one for each.  Returns a PendingReceipt."""
@@ -319,8 +336,8 @@ cdef class Transaction:
         """Keep `tag` with a registration, atomically with the commit; the last one for a registration counts.
 
         `of` is the operation that is tagged: a put of this transaction, or a message that it settles; None: its last
-        put, else no message.  `expected_lsn` lets the commit raise Conflict when somebody changed the registration
-        since.  The commit raises StaleClerk, NotFound.
+        put, else no message; False: no message.  `expected_lsn` lets the commit raise Conflict when somebody changed
+        the registration since.  The commit raises StaleClerk, NotFound.
         """
         self.open()
         self.own((<Queue?>registration.queue).store)
@@ -329,7 +346,7 @@ cdef class Transaction:
         if isinstance(of, Message):
             if not holds(self.journal, of.id):
                 raise errors.StateError(f"message {of.id} is not settled by this transaction: get() it here, or ack() it")
-        elif of is not None and (<PendingReceipt?>of).serial != self.serial:
+        elif of is not None and of is not False and (<PendingReceipt?>of).serial != self.serial:
             raise errors.StateError("that was put by another transaction")
         if changes(self.journal, registration, DEREGISTER):
             raise errors.StateError(f"this transaction deregisters {registration.name!r}")
