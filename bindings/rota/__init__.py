@@ -57,12 +57,14 @@ from rota.errors import (
 from rota.expressions import Expression, Field, header, key
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
+from rota.server import Backoff, NotNow, Refused, Server
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
-    "Batch", "Durability", "Expression", "Field", "LastOperation", "Message", "PendingReceipt", "Queue", "Receipt",
-    "Registration", "Repository", "Savepoint", "Transaction", "header", "key", "open",
+    "Backoff", "Batch", "Durability", "Expression", "Field", "LastOperation", "Message", "NotNow", "PendingReceipt",
+    "Queue", "Receipt", "Refused", "Registration", "Repository", "Savepoint", "Server", "Transaction", "header", "key",
+    "open",
     "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",

@@ -8,54 +8,28 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rota import registration as _registration
 from rota._core import directory as _directory
 from rota._core import queue as _queue
 from rota._core import transaction as _transaction
 from rota._core.store import Store
+from rota._options import DEFAULTS, ChangeableOptions, QueueOptions, check_options
 from rota.errors import Corrupt, InUse, NotFound, OptionMismatch
 from rota.registration import Registration
 from rota.sizes import block_size, parse_size, segment_size_for
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
+
+if TYPE_CHECKING:
+    from rota.server import Backoff, Handler, Server
 
 __all__ = ["ChangeableOptions", "Durability", "QueueOptions", "Repository", "open"]
 
 Durability: TypeAlias = Literal["sync", "interval", "none"]
 
 
-class ChangeableOptions(TypedDict, total=False):
-    """What configure() takes: counts of messages and attempts (None: no bound), seconds of a lease, the order."""
-
-    max_messages: int | None
-    max_attempts: int | None
-    lease: float
-    order: Literal["skip", "group", "strict", "highest"]
-
-
-class QueueOptions(ChangeableOptions, total=False):
-    """What repo.queue() takes: besides, what is fixed when the queue is made."""
-
-    error_queue: str | None
-    volatile: bool
-    indexes: Sequence[str]
-    by: str | None
-    age_rate: float
-
-
 _log = logging.getLogger("rota")
-_DEFAULTS: dict[str, Any] = {
-    "max_messages": None,
-    "max_attempts": 5,
-    "error_queue": None,
-    "lease": 30.0,
-    "order": "skip",
-    "volatile": False,
-    "indexes": (),
-    "by": None,
-    "age_rate": 0.0,
-}
 _NO_QUEUE = 0xFFFF
 _CAPACITY = 4 << 30
 
@@ -153,7 +127,7 @@ class Repository:
         Raises OptionMismatch; TypeError for an unknown option, ValueError for an impossible one; Full when there are
         too many queues; ClosedError, ReadOnlyError.
         """
-        unknown = set(options) - set(_DEFAULTS)
+        unknown = set(options) - set(DEFAULTS)
         if unknown:
             raise TypeError(f"unknown options of a queue: {', '.join(sorted(unknown))}")
         while True:
@@ -161,11 +135,11 @@ class Repository:
             if found is not None:
                 self._compare(found, options)
                 return found
-            self._create(name, {**_DEFAULTS, **options})
+            self._create(name, {**DEFAULTS, **options})
 
     def _create(self, name: str, options: dict[str, Any]) -> None:
         """Make a queue, and its error queue; another process may be faster."""
-        _check(name, options)
+        check_options(name, options)
         entries = []
         number = _directory.free_number(self._store)
         errors_number = _NO_QUEUE
@@ -178,7 +152,7 @@ class Repository:
                 errors_number = target.number_
             else:
                 errors_number = _directory.free_number(self._store, (number,))
-                chosen = {**_DEFAULTS, "max_attempts": None, "error_queue_number": _NO_QUEUE, "is_error_queue": True}
+                chosen = {**DEFAULTS, "max_attempts": None, "error_queue_number": _NO_QUEUE, "is_error_queue": True}
                 chosen["indexes"] = options["indexes"]
                 entries.append((errors_number, errors_name, chosen))
         entries.append((number, name, {**options, "error_queue_number": errors_number, "is_error_queue": False}))
@@ -207,7 +181,7 @@ class Repository:
         entry = {**stored, **options}
         if (entry["order"] == "highest") != (stored["order"] == "highest"):
             raise ValueError("the order 'highest' is chosen when the queue is made")
-        _check(queue.name, {**entry, "error_queue": None})
+        check_options(queue.name, {**entry, "error_queue": None})
         _directory.write_queue(self._store, 1, [(queue.number_, queue.name, entry)])
 
     def _error_name(self, figures: dict[str, Any]) -> str | None:
@@ -308,6 +282,43 @@ class Repository:
         """
         return _transaction.Transaction(self._store, self, token, durability, timeout)
 
+    def server(
+        self,
+        queue: str | _queue.Queue | None = None,
+        handler: Handler | None = None,
+        *,
+        threads: int = 1,
+        processes: int = 0,
+        backoff: Backoff | None = None,
+        keep: float = 3600.0,
+        grace: float = 30.0,
+        durability: Durability | None = None,
+    ) -> Server:
+        """A Server: `handler(message)` returns the body of the reply; other queues get theirs by `server.handle()`.
+
+        The request is settled, what `handler(message, transaction)` put is added, and the reply, when one is waited
+        for, is put in one commit.  `threads` serve each queue; with `processes` above 0 each of so many has those
+        threads, and is replaced when it dies.  `backoff` says how long a request waits whose handler raised.
+        A handler keeps the lease of its request for `keep` seconds; who stops waits `grace` seconds for it.  Raises
+        ValueError.
+        """
+        from rota.server import Server
+
+        server = Server(
+            self,
+            threads=threads,
+            processes=processes,
+            backoff=backoff,
+            keep=keep,
+            grace=grace,
+            durability=durability,
+        )
+        if (queue is None) != (handler is None):
+            raise TypeError("a server is given a queue and its handler, or neither and handlers by handle()")
+        if queue is not None and handler is not None:
+            server.handle(queue)(handler)
+        return server
+
     def sync(self) -> None:
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""
         self._store.sync()
@@ -372,25 +383,3 @@ class Repository:
 
 def _reopen(path: str, options: dict[str, Any]) -> Repository:
     return Repository(path, **{**options, "create": False})
-
-
-def _check(name: str, options: Mapping[str, Any]) -> None:
-    """Raise ValueError for options that no queue can have."""
-    length = len(name.encode("utf-8", "surrogateescape"))
-    if not 0 < length <= 255:
-        raise ValueError(f"the name of a queue has 1 to 255 bytes, not {length}")
-    if options["order"] not in ("skip", "strict", "group", "highest"):
-        raise ValueError(f"order is 'skip', 'strict', 'group' or 'highest', not {options['order']!r}")
-    if (options["by"] is not None) != (options["order"] == "highest"):
-        raise ValueError("order='highest' needs by=, the header with the number, and no other order takes it")
-    if not 0 <= options["age_rate"] < 1e9 or (options["age_rate"] and options["by"] is None):
-        raise ValueError(f"age_rate is 0 or more a second, with order='highest', not {options['age_rate']!r}")
-    for option in ("max_messages", "max_attempts"):
-        if options[option] is not None and not 1 <= options[option] < 1 << 31:
-            raise ValueError(f"{option} is None or at least 1, not {options[option]!r}")
-    if not 0 < options["lease"] < 3e9:
-        raise ValueError(f"lease is above 0 seconds, not {options['lease']!r}")
-    if options["error_queue"] is not None and options["max_attempts"] is None:
-        raise ValueError("an error queue needs max_attempts: without a bound nothing ever moves there")
-    if options["error_queue"] == name:
-        raise ValueError(f"{name!r} cannot be its own error queue")

@@ -34,11 +34,14 @@ CALLED = {
     "savepoint": rota.Savepoint,
     "registration": rota.Registration,
     "last": rota.LastOperation,
+    "server": rota.Server,
+    "backoff": rota.Backoff,
 }
 # What an object has besides, set when it is made.
 ATTRIBUTES = {
     rota.Repository: ("path", "recovery"),
     rota.Registration: ("name", "queue_name", "queue_number", "repository", "stable"),
+    rota.Server: ("repository",),
 }
 FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery)
 # What an installation brings (kazoo and matplotlib: with an extra); what only a contributor's machine has is not here.
