@@ -136,7 +136,7 @@ cdef extern from "rota/format.h" nogil:
         uint64_t next_id_floor
         uint64_t created_at_ns
         uint32_t compression
-        uint32_t reserved
+        uint32_t reached_turns
         rota_epoch epochs[24]
     ctypedef struct rota_segment_header:
         uint32_t magic

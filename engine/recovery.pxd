@@ -9,6 +9,7 @@ cdef extern from "rota/recovery.h" nogil:
         ROTA_FOUND_PROOF
         ROTA_FOUND_CHECKPOINT_ABOVE
         ROTA_FOUND_EPOCH_ABOVE
+        ROTA_FOUND_REACHED_ABOVE
         ROTA_FOUND_COMBINATIONS
         ROTA_RECOVERY_GO_ON
         ROTA_RECOVERY_JUMP

@@ -194,6 +194,12 @@ class Corrupt(RotaError):
 
     code = "CORRUPT"
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.path is None or "rota verify" in text:
+            return text
+        return f"{text}; `rota verify {self.path}` tells what is damaged, `rota repair` saves the rest"
+
 
 class MessageTooLarge(RotaError, ValueError):
     """The message is larger than a commit may be; nothing was written."""

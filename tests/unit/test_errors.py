@@ -306,7 +306,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_the_system(directory: path
 def test_a_file_system_that_refuses_writes_is_a_fact_of_the_world(directory: pathlib.Path) -> None:
     with rota.open(directory / "r", capacity="1 MiB") as repo:
         orders = repo.queue("orders")
-        platform.inject("pwrite", errno=errno.EROFS)
+        platform.inject("pwrite", nth=0, errno=errno.EROFS)
         try:
             with pytest.raises(rota.SystemCallError) as caught:
                 orders.put(b"x" * 9000)

@@ -90,7 +90,7 @@ typedef struct rota_manifest_sector {
     uint64_t next_id_floor;    /* no id at or above this was given before this generation was durable */
     uint64_t created_at_ns;
     uint32_t compression; /* 0 none, 1 lz4: the default of the repository */
-    uint32_t reserved;
+    uint32_t reached_turns; /* the last of so many turns held durable commits; 0: not known */
     rota_epoch epochs[ROTA_EPOCH_COUNT_MAX]; /* ascending; older than checkpoint_begin may be dropped */
 } rota_manifest_sector;
 

@@ -46,7 +46,7 @@ static const rota_layout_field rota_layout[] = {
     ROTA_LAYOUT_FIELD(rota_manifest_sector, next_id_floor)
     ROTA_LAYOUT_FIELD(rota_manifest_sector, created_at_ns)
     ROTA_LAYOUT_FIELD(rota_manifest_sector, compression)
-    ROTA_LAYOUT_FIELD(rota_manifest_sector, reserved)
+    ROTA_LAYOUT_FIELD(rota_manifest_sector, reached_turns)
     ROTA_LAYOUT_FIELD(rota_manifest_sector, epochs)
     ROTA_LAYOUT_FIELD(rota_segment_header, magic)
     ROTA_LAYOUT_FIELD(rota_segment_header, version)

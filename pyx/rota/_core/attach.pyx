@@ -22,7 +22,7 @@ from engine.pool cimport *
 from engine.status cimport *
 
 from rota._core.append cimport Placed
-from rota._core.checkpoint cimport checkpoint_at_close
+from rota._core.checkpoint cimport checkpoint_at_close, note_reached
 from rota._core.control cimport control_build, control_map, control_unmap
 from rota._core.failed cimport failed_check
 from rota._core.lane cimport queue_at, queue_live
@@ -222,6 +222,8 @@ cdef int leave_last(rota_handle *h, rota_error *error) noexcept nogil:
         status = append_mark(h, ROTA_COMMIT_CLOSE, &placed, error)
     if status == ROTA_OK:
         status = sync_to(h, placed.end_lsn, error)
+    if status == ROTA_OK:
+        status = note_reached(h, True, error)
     if status == ROTA_FULL:  # to the last byte: without the MARK the next open jumps over some ids, no more
         status = sync_to(h, h.control.tail_lsn, error)
     return status

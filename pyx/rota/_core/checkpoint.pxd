@@ -5,6 +5,7 @@
 #     checkpoint_holding    the same for one who holds the job lock
 #     checkpoint_gains      whether one would free a segment (a hint, without a lock)
 #     checkpoint_fits       whether one would still find room after so many more bytes
+#     note_reached          let the manifest know how far the durable log reached
 #     job_enter, job_slice, job_leave  the lock that checkpoint, copying and freeing share
 from libc.stdint cimport uint64_t
 
@@ -14,6 +15,7 @@ from engine.status cimport rota_error
 cdef int checkpoint(rota_handle *h, rota_error *error) noexcept nogil
 cdef int checkpoint_at_close(rota_handle *h, rota_error *error) noexcept nogil
 cdef int checkpoint_holding(rota_handle *h, rota_error *error) noexcept nogil
+cdef int note_reached(rota_handle *h, bint patient, rota_error *error) noexcept nogil
 cdef bint checkpoint_gains(rota_handle *h) noexcept nogil
 cdef bint checkpoint_fits(rota_handle *h, uint64_t more) noexcept nogil
 

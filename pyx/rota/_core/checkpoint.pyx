@@ -29,7 +29,7 @@ from rota._core.append cimport Placed, SPACE_JOB, free_segments
 from rota._core.draft cimport Draft, draft_begin, draft_end, draft_op, draft_seal
 from rota._core.image cimport Image, Stream, image_begin, image_end, image_join, image_walk
 from rota._core.lock cimport lock_enter, lock_leave
-from rota._core.manifest cimport manifest_read, manifest_write
+from rota._core.manifest cimport manifest_reach, manifest_read, manifest_turns, manifest_write
 from rota._core.provide cimport append_commit
 from rota._core.sync cimport fail_log, sync_to
 
@@ -177,6 +177,8 @@ cdef int write_manifest(rota_handle *h, const Image *image, const Blocks *blocks
     following.checkpoint_chain = image.chain
     if image.next_id > following.next_id_floor:
         following.next_id_floor = image.next_id
+    if manifest_turns(&following, blocks.end_lsn) > following.reached_turns:
+        following.reached_turns = manifest_turns(&following, blocks.end_lsn)
     while first + 1 < following.epoch_count and following.epochs[first + 1].start_lsn <= image.begin:
         first += 1
     memset(following.epochs, 0, sizeof(following.epochs))
@@ -292,6 +294,22 @@ cdef int checkpoint_at_close(rota_handle *h, rota_error *error) noexcept nogil:
     if control.checkpoint_bytes > enough:
         enough = control.checkpoint_bytes
     return checkpoint(h, error) if since > enough else ROTA_OK
+
+
+cdef int note_reached(rota_handle *h, bint patient, rota_error *error) noexcept nogil:
+    """Let the manifest know of each turn of the log that became durable: else the loss of its segment would not show."""
+    cdef uint64_t durable_lsn = rota_load_acquire_u64(&h.control.durable_lsn)
+    cdef int status
+    if h.is_memory or manifest_turns(&h.manifest, durable_lsn) <= h.manifest.reached_turns:
+        return ROTA_OK
+    status = job_enter(h, error) if patient else job_slice(h, error)
+    if status != ROTA_OK:
+        return status
+    status = manifest_reach(h, durable_lsn, error)
+    if status == ROTA_LOG_FAILED:
+        fail_log(h, error)
+    job_leave(h)
+    return status
 
 
 cdef bint checkpoint_gains(rota_handle *h) noexcept nogil:

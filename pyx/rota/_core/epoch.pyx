@@ -19,7 +19,7 @@ from engine.recovery cimport ROTA_RECOVERY_JUMP
 from engine.status cimport *
 
 from rota._core.failed cimport failed_create
-from rota._core.manifest cimport manifest_write
+from rota._core.manifest cimport manifest_turns, manifest_write
 from rota._core.recovery cimport recovery
 
 cdef enum:
@@ -86,6 +86,8 @@ cdef int epoch_write(recovery *r, rota_error *error) noexcept nogil:
     following.epochs[count - first].start_lsn = r.end.lsn
     following.epoch_count = count - first + 1
     following.next_id_floor = r.next_id
+    if manifest_turns(old, r.end.lsn) > old.reached_turns:
+        following.reached_turns = manifest_turns(old, r.end.lsn)
     if h.capacity > old.capacity:  # it may grow at an open
         following.capacity = rota_round_up(h.capacity, h.segment_size)
         if following.capacity > h.segment_size * ROTA_SEGMENT_COUNT_MAX:

@@ -179,7 +179,7 @@ cdef class Directory:
             "epochs": [(found.epochs[i].epoch, found.epochs[i].start_lsn) for i in range(found.epoch_count)],
             "checkpoint": (found.checkpoint_begin, found.checkpoint_block, found.checkpoint_end),
             "next_id_floor": found.next_id_floor, "created_at_ns": found.created_at_ns,
-            "compression": found.compression,
+            "compression": found.compression, "reached_turns": found.reached_turns,
         }
 
 

@@ -29,6 +29,7 @@ cdef enum:
     SECTOR_COUNT = 4
     SECTOR_BYTES = 512
     SECTOR_DISTANCE = 4096
+    TURNS_MAX = 0xffffffff
     SECTOR_GOOD = 0
     SECTOR_ZERO = 1
     SECTOR_ALIEN = 2  # another magic
@@ -60,10 +61,10 @@ cdef bint sizes_good(const rota_manifest_sector *sector) noexcept nogil:
 
 
 cdef bint positions_good(const rota_manifest_sector *sector) noexcept nogil:
-    """Epochs ascend, the checkpoint's positions are in order, what is reserved is zero."""
+    """Epochs ascend, the checkpoint's positions are in order."""
     cdef uint32_t i
     cdef const rota_epoch *epoch
-    if sector.epoch_count > ROTA_EPOCH_COUNT_MAX or sector.reserved != 0 or sector.feature_bits != 0:
+    if sector.epoch_count > ROTA_EPOCH_COUNT_MAX or sector.feature_bits != 0:
         return False
     for i in range(ROTA_EPOCH_COUNT_MAX):
         epoch = &sector.epochs[i]
@@ -114,7 +115,8 @@ cdef const char *contradiction(const rota_manifest_sector *older, const rota_man
         if memcmp(older, newer, sizeof(rota_manifest_sector)) == 0:
             return NULL
         return b"two copies of one manifest generation differ"
-    if older.checkpoint_begin > newer.checkpoint_begin or older.next_id_floor > newer.next_id_floor:
+    if older.checkpoint_begin > newer.checkpoint_begin or older.next_id_floor > newer.next_id_floor \
+            or older.reached_turns > newer.reached_turns:
         return b"the newer manifest generation goes back behind the older one"
     if older.epoch_count != 0 and (newer.epoch_count == 0 or older.epochs[older.epoch_count - 1].epoch
                                    > newer.epochs[newer.epoch_count - 1].epoch):
@@ -278,6 +280,32 @@ cdef int manifest_write(rota_handle *h, rota_manifest_sector *following, rota_er
     h.manifest = following[0]
     rota_failpoint_status(h.failpoints, ROTA_AT_MANIFEST_SYNCED)
     return ROTA_OK
+
+
+cdef uint32_t manifest_turns(const rota_manifest_sector *manifest, uint64_t lsn) noexcept nogil:
+    """How many turns hold commits below `lsn`.  What the field cannot hold proves less, and nothing wrong."""
+    cdef uint64_t turns = lsn // manifest.segment_size
+    if lsn % manifest.segment_size > ROTA_SEGMENT_HEADER_SIZE:
+        turns += 1
+    return <uint32_t>turns if turns <= TURNS_MAX else <uint32_t>TURNS_MAX
+
+
+cdef uint64_t manifest_reached(const rota_manifest_sector *manifest) noexcept nogil:
+    """The durable log went on at least to here: into the first commit of the last turn that was reached."""
+    if manifest.reached_turns == 0:
+        return 0
+    return (manifest.reached_turns - <uint64_t>1) * manifest.segment_size + ROTA_SEGMENT_HEADER_SIZE + 1
+
+
+cdef int manifest_reach(rota_handle *h, uint64_t durable_lsn, rota_error *error) noexcept nogil:
+    """Say durably that the log reached that position.  Nobody else writes the manifest meanwhile."""
+    cdef rota_manifest_sector following
+    cdef int status = manifest_read(h, error)
+    if status != ROTA_OK or manifest_turns(&h.manifest, durable_lsn) <= h.manifest.reached_turns:
+        return status
+    following = h.manifest
+    following.reached_turns = manifest_turns(&h.manifest, durable_lsn)
+    return manifest_write(h, &following, error)
 
 
 cdef int manifest_refresh(rota_handle *h, rota_error *error) noexcept nogil:

@@ -25,7 +25,7 @@ from engine.status cimport *
 from engine.thread cimport rota_thread_join, rota_thread_start
 
 from rota._core.append cimport KEPT_FILES, NEED_SEGMENT, Placed, free_segments, segments_made
-from rota._core.checkpoint cimport checkpoint, checkpoint_fits, checkpoint_gains
+from rota._core.checkpoint cimport checkpoint, checkpoint_fits, checkpoint_gains, note_reached
 from rota._core.claim cimport release_due
 from rota._core.clean cimport reclaim
 from rota._core.lane cimport queue_at
@@ -261,6 +261,7 @@ cdef void tick(Service *s, uint64_t tail, uint64_t now_ns) noexcept nogil:
         serve_claims(s)
         serve_queues(s)
         provide_ahead(s, tail)
+        note_reached(h, False, &s.error)
         if s.ticks % SPACE_TICKS == 0:
             serve_space(s, tail)
         if not moved and now_ns - s.seen_ns >= TICK_NS and not h.is_memory:

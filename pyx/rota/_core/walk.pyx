@@ -19,6 +19,7 @@ from engine.handle cimport rota_handle
 from engine.scan cimport *
 from engine.status cimport *
 
+from rota._core.manifest cimport manifest_reached
 from rota._core.reader cimport NO_FILE, log_file, log_reader, reader_bytes, reader_find
 
 cdef enum:
@@ -222,6 +223,8 @@ cdef uint64_t proven_at_least(log_reader *reader, const log_position *position) 
         proven = manifest.checkpoint_end
     if manifest.epoch_count != 0 and manifest.epochs[manifest.epoch_count - 1].start_lsn > proven:
         proven = manifest.epochs[manifest.epoch_count - 1].start_lsn
+    if manifest_reached(manifest) > proven:
+        proven = manifest_reached(manifest)
     return proven
 
 
