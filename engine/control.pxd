@@ -168,7 +168,7 @@ cdef extern from "rota/control.h" nogil:
         uint64_t moved
         uint64_t killed
         uint32_t spinners
-        uint32_t reserved2
+        uint32_t fences
         rota_heap due
         uint64_t claimed
         uint64_t fence_number
@@ -214,7 +214,8 @@ cdef extern from "rota/control.h" nogil:
         uint64_t last_id
         uint64_t lease_deadline_ns
         uint32_t handouts
-        uint32_t verdict
+        uint16_t verdict
+        uint16_t fences
         uint32_t excused
         uint32_t next_free
     ctypedef struct rota_log_state:
@@ -288,6 +289,7 @@ cdef extern from "rota/control.h" nogil:
         uint32_t queue_count
         uint32_t live_segments
         uint32_t indexed_queues
+        uint32_t fenced
         rota_table tables[6]
         uint64_t checkpoint_begin
         uint64_t checkpoint_end

@@ -16,6 +16,7 @@ cdef extern from "rota/failpoint.h" nogil:
         ROTA_AT_CLAIM_CURSOR
         ROTA_AT_CLAIM_ACTIVE
         ROTA_AT_SHOW_MARKED
+        ROTA_AT_FENCE_COMMITTED
         ROTA_AT_KILL_LOCATED
         ROTA_AT_KILL_APPLIED
         ROTA_AT_SETTLE_ADMITTED

@@ -16,6 +16,7 @@ from tests.model.apply_model import ApplyModel
 from tests.model.claim_model import ClaimModel
 from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
+from tests.model.fence_model import FenceModel
 from tests.model.leader_model import LeaderModel
 from tests.model.log_model import LogModel
 from tests.model.range_model import RangeModel
@@ -34,6 +35,7 @@ MODELS: dict[str, type[Model[Any]]] = {
     "unit": UnitModel,
     "failed": FailedModel,
     "leader": LeaderModel,
+    "fence": FenceModel,
     "wake": WakeModel,
 }
 

@@ -24,7 +24,7 @@
 #include "rota/format.h"
 
 #define ROTA_CONTROL_MAGIC 0x314c5443544f5231ull
-#define ROTA_CONTROL_VERSION 5
+#define ROTA_CONTROL_VERSION 6
 #define ROTA_SMALL_PAGE 4096u
 #define ROTA_LARGE_PAGE 65536u
 #define ROTA_PAGES_PER_LARGE 16u
@@ -210,7 +210,8 @@ typedef struct rota_queue {
     uint32_t wake_sequence; /* futex */
     uint32_t waiters;  /* that sleep, or are about to */
     uint64_t gets, acks, nacks, expired, moved, killed; /* (loose) */
-    uint32_t spinners, reserved2; /* that watch wake_sequence and need no system call to be woken */
+    uint32_t spinners; /* that watch wake_sequence and need no system call to be woken */
+    uint32_t fences;   /* how often the fence was raised in this life: whose claims are older */
     /* line 3 */
     rota_heap due; /* of the delayed ones, by due time */
     uint64_t claimed; /* messages handed out */
@@ -285,7 +286,8 @@ typedef struct rota_claim {
     uint64_t last_id;
     uint64_t lease_deadline_ns; /* boot clock */
     uint32_t handouts;    /* before this one (SINGLE) */
-    uint32_t verdict;     /* of a reap: 0 none, 1 charge, 2 suspect, 3 return free */
+    uint16_t verdict;     /* of a reap: 0 none, 1 charge, 2 suspect, 3 return free */
+    uint16_t fences;      /* of its queue when it was taken */
     uint32_t excused;     /* before this one (SINGLE) */
     uint32_t next_free;   /* claim + 1 of the next free record */
 } rota_claim;
@@ -377,7 +379,7 @@ typedef struct rota_control {
     uint32_t queue_count;
     uint32_t live_segments;
     uint32_t indexed_queues;
-    uint32_t reserved_pool;
+    uint32_t fenced; /* 1: a queue has, or had, a fence; else no commit is compared with one */
     rota_table tables[ROTA_TABLE_COUNT] __attribute__((aligned(64)));
 
     /* checkpoint (under the job lock) */

@@ -49,6 +49,7 @@
     X(CLAIM_CURSOR, "claim.cursor")                                                                                 \
     X(CLAIM_ACTIVE, "claim.active")                                                                                 \
     X(SHOW_MARKED, "show.marked")                                                                                   \
+    X(FENCE_COMMITTED, "fence.committed")                                                                           \
     X(KILL_LOCATED, "kill.located")                                                                                 \
     X(KILL_APPLIED, "kill.applied")                                                                                 \
     X(SETTLE_ADMITTED, "settle.admitted")                                                                           \

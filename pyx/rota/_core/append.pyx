@@ -24,6 +24,7 @@ from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
+from rota._core.fence cimport admit_fences
 from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
@@ -247,7 +248,8 @@ cdef int admit_queues(rota_handle *h, const Draft *draft, rota_error *error) noe
     cursor.count = draft.op_count
     while rota_op_next(&cursor, &op, &extra):
         queue = queue_at(h, op.queue)
-        if op.kind == ROTA_OP_REGISTER and queue == NULL:
+        if (op.kind == ROTA_OP_REGISTER and queue == NULL) \
+                or (op.kind == ROTA_OP_FENCE and (queue == NULL or queue.created_lsn != draft.queue_created)):
             return rota_fail(error, ROTA_NOT_FOUND, NULL, 0, "the queue was destroyed")
         if op.kind != ROTA_OP_QUEUE:
             continue
@@ -270,6 +272,10 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
     cdef int status
     if control.failed:
         return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if control.fenced:
+        status = admit_fences(h, draft, error)
+        if status != ROTA_OK:
+            return status
     if control.indexed_queues and (draft.message_count or draft.growing):
         status = admit_index(h, draft, error)
         if status != ROTA_OK:

@@ -20,6 +20,7 @@ from engine.status cimport *
 from engine.term cimport rota_terms
 
 from rota._core.control cimport pool_grow
+from rota._core.fence cimport is_older
 from rota._core.holding cimport free_claim
 from rota._core.index cimport *
 from rota._core.lane cimport *
@@ -275,13 +276,20 @@ cdef void apply_copy(rota_handle *h, const rota_op *op, const uint8_t *commit, c
             frame_dead(h, word)
 
 
-cdef void apply_fence(rota_handle *h, const rota_op *op) noexcept nogil:
+cdef void apply_fence(rota_handle *h, const rota_op *op, uint64_t lsn) noexcept nogil:
     cdef rota_queue *queue = queue_at(h, op.queue)
-    if queue != NULL:
-        rota_save(h, &queue.number)
-        rota_save(h, &queue.due)
-        queue.fence_generation = op.a
-        queue.fence_number = op.b
+    if queue == NULL or queue.created_lsn > lsn:  # a checkpoint may know a later queue of this number
+        return
+    if is_older(queue, op.a, op.b):  # or a later fence: it never goes back
+        return
+    if queue.fence_generation != op.a or queue.fence_number != op.b:
+        queue.fences += 1  # not undone: a repeat only makes older claims older
+    rota_save(h, &queue.number)
+    rota_save(h, &queue.due)
+    rota_save(h, &h.control.pool_limit)
+    queue.fence_generation = op.a
+    queue.fence_number = op.b
+    h.control.fenced = 1
 
 
 cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const uint8_t *commit,
@@ -311,7 +319,7 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
     elif op.kind == ROTA_OP_DEREGISTER:
         apply_deregister(h, op, extra, header.lsn + header.length)
     elif op.kind == ROTA_OP_FENCE:
-        apply_fence(h, op)
+        apply_fence(h, op, header.lsn)
     return ROTA_OK
 
 

@@ -98,7 +98,7 @@ cdef int claim_chosen(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
     cdef uint64_t now_ns = 0
     cdef Found found
     cdef int level, taken = 0
-    cdef int status = claim_refused(h, queue, &now_ns, error)
+    cdef int status = claim_refused(h, queue, wanted, &now_ns, error)
     memset(claimed, 0, sizeof(Claimed))
     if status != ROTA_OK:
         return status

@@ -24,6 +24,8 @@ ctypedef struct Run:
     uint16_t queue
     uint8_t level
     uint8_t kind
+    uint64_t token_generation   # under which it was claimed, 0 and 0: none
+    uint64_t token_number
 
 ctypedef struct Wanted:
     uint32_t count          # at most so many messages
@@ -33,6 +35,8 @@ ctypedef struct Wanted:
     uint8_t show            # the bodies reach user code at once (a get of one message)
     uint64_t term           # not 0: the first message of the list of this term
     uint64_t id             # not 0: this message
+    uint64_t token_generation   # of who claims, 0 and 0: none
+    uint64_t token_number
 
 ctypedef struct Claimed:
     uint32_t count
@@ -42,7 +46,8 @@ ctypedef struct Claimed:
 
 cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, Run *runs, Claimed *claimed,
                       rota_error *error) noexcept nogil
-cdef int claim_refused(rota_handle *h, rota_queue *queue, uint64_t *now_ns, rota_error *error) noexcept nogil
+cdef int claim_refused(rota_handle *h, rota_queue *queue, const Wanted *wanted, uint64_t *now_ns,
+                       rota_error *error) noexcept nogil
 cdef uint32_t take_record(rota_handle *h) noexcept nogil
 cdef bint has_expired(rota_handle *h, const rota_slot *slot, uint64_t now_ns) noexcept nogil
 cdef bint slot_durable(rota_handle *h, uint64_t word, uint64_t durable) noexcept nogil

@@ -13,6 +13,7 @@ What holds, under the main lock:
 5. A suspect is handed out only to a process that holds nothing, and that process gets nothing else until it is settled.
 """
 
+from libc.stdint cimport uint16_t
 from libc.string cimport memset
 
 from engine.atomics cimport *
@@ -22,6 +23,7 @@ from engine.format cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
+from rota._core.fence cimport is_older, stale
 from rota._core.lane cimport *
 from rota._core.slots cimport *
 from rota._core.holding cimport ROOM_FOR_RETURNS, generation_of
@@ -201,6 +203,9 @@ cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *r
     record.handouts = run.handouts
     record.excused = run.excused
     record.verdict = ROTA_VERDICT_NONE
+    record.fences = <uint16_t>queue.fences
+    run.token_generation = wanted.token_generation
+    run.token_number = wanted.token_number
     rota_failpoint(h.failpoints, ROTA_AT_CLAIM_PREPARED)
     if wanted.show:
         record.shown = record.shown | <uint32_t>(run.last_id - run.first_id + 1)
@@ -282,13 +287,16 @@ cdef int claim_one_run(rota_handle *h, rota_queue *queue, uint32_t level, const 
     return -2 if flags & ROTA_CLAIM_SUSPECT else 1
 
 
-cdef int claim_refused(rota_handle *h, rota_queue *queue, uint64_t *now_ns, rota_error *error) noexcept nogil:
+cdef int claim_refused(rota_handle *h, rota_queue *queue, const Wanted *wanted, uint64_t *now_ns,
+                       rota_error *error) noexcept nogil:
     """Whether nothing may be handed out to this process, whatever is ready.  Messages that are due become ready."""
     now_ns[0] = h.os.clock_wall_coarse_ns(h.os)
     if queue.state == ROTA_QUEUE_STOPPED:
         return rota_fail(error, ROTA_STOPPED, NULL, 0, "the queue is stopped: start() it to go on")
     if h.control.failed:
         return rota_fail(error, ROTA_LOG_FAILED, "failed", 0, "a sync failed; close all users and reopen")
+    if is_older(queue, wanted.token_generation, wanted.token_number):
+        return stale(queue, wanted.token_generation, wanted.token_number, error)
     if h.control.log.time_ns > now_ns[0]:
         now_ns[0] = h.control.log.time_ns
     if queue.due.size and rota_pool_room(h) >= ROOM_FOR_RETURNS:
@@ -304,7 +312,7 @@ cdef int claim_locked(rota_handle *h, rota_queue *queue, const Wanted *wanted, R
     """Hand out up to wanted.count messages; ROTA_EMPTY when there is none."""
     cdef uint64_t now_ns = 0
     cdef uint32_t level
-    cdef int taken = claim_refused(h, queue, &now_ns, error)
+    cdef int taken = claim_refused(h, queue, wanted, &now_ns, error)
     memset(claimed, 0, sizeof(Claimed))
     if taken != ROTA_OK:
         return taken

@@ -23,6 +23,8 @@ ctypedef struct Settle:
     uint8_t whole       # a range that nobody returned a part of: one operation names it
     uint64_t ref        # where its slot was, 0: not known
     uint8_t reaper      # by whoever takes over, not by the holder
+    uint64_t token_generation   # under which it was claimed, 0 and 0: none
+    uint64_t token_number
     uint8_t strict      # of a transaction: a message of the range that was killed refuses all
 
 ctypedef struct Draft:

@@ -160,6 +160,10 @@ cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil:
     draft.settle_size = <uint32_t>(size // sizeof(Settle))
     draft.settles[draft.settle_count] = settle[0]
     draft.settle_count += 1
+    if settle.token_generation > draft.token_generation \
+            or (settle.token_generation == draft.token_generation and settle.token_number > draft.token_number):
+        draft.token_generation = settle.token_generation
+        draft.token_number = settle.token_number
     return ROTA_OK
 
 

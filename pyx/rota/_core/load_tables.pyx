@@ -123,6 +123,8 @@ cdef int load_queue(Load *load, uint64_t number, rota_error *error) noexcept nog
     queue.created_lsn = created
     queue.fence_generation = generation
     queue.fence_number = fence
+    if generation | fence:
+        load.h.control.fenced = 1
     return ROTA_OK
 
 

@@ -56,6 +56,8 @@ cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t
     settle.queue = run.queue
     settle.level = run.level
     settle.whole = whole
+    settle.token_generation = run.token_generation
+    settle.token_number = run.token_number
     return 0
 
 
@@ -230,6 +232,8 @@ cdef class Message:
         settle.ref = self.slot
         draft.settles = &settle
         draft.settle_count = 1
+        draft.token_generation = self.run.token_generation
+        draft.token_number = self.run.token_number
         try:
             self.store.submit(&draft, SPACE_SETTLE, &placed, -1.0)
         except errors.Killed:

@@ -26,6 +26,8 @@ from rota._core.append cimport SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch, new_batch
 from rota._core.claim cimport claim_locked
 from rota._core.draft cimport *
+from rota._core.fence cimport join_token, split_token
+from rota._core.handover cimport fence_queue
 from rota._core.killing cimport kill_message
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
@@ -64,6 +66,19 @@ cdef Queue make_queue(Store store, object repository, uint32_t number, str name)
     return queue
 
 
+cdef Queue under_token(Queue queue, object token):
+    """Another handle of the same queue, which carries a token."""
+    cdef Queue other = Queue.__new__(Queue)
+    split_token(token, &other.token_generation, &other.token_number)
+    other.store = queue.store
+    other.repository = queue.repository
+    other.number = queue.number
+    other.name = queue.name
+    other.created_lsn = queue.created_lsn
+    other.token_id = token
+    return other
+
+
 @cython.final
 cdef class Queue:
     """A queue of a repository; from `repo.queue(name)`.  Has the habits of queue.Queue.
@@ -97,6 +112,10 @@ cdef class Queue:
             deadline = deadline_of(timeout)
         if durability is not None:
             self.store.level_of(durability)
+        if self.token_id is not None:
+            with self.repository.transaction(None, durability, timeout) as transaction:
+                transaction.put(self, body, key, headers, priority, delay, ttl)
+            return transaction.receipt
         if PyBytes_CheckExact(body) and key is None and headers is None and ttl is None and priority is ZERO \
                 and delay is NO_DELAY:
             return put_one(self.store, self.number, self.created_lsn, <bytes>body, deadline, durability)
@@ -136,12 +155,22 @@ cdef class Queue:
             compression = None
         elif compression != "lz4":
             raise ValueError(f"compression is 'lz4' or 'none', not {compression!r}")
+        if self.token_id is not None:  # these are not packed
+            return self.put_many_under(bodies, priority, timeout, durability)
         return put_list(self.store, self.number, self.created_lsn, bodies, priority, deadline_of(timeout), durability, compression)
+
+    cdef object put_many_under(self, bodies, int priority, timeout, durability):
+        """One commit that carries the token of this handle."""
+        with self.repository.transaction(None, durability, timeout) as transaction:
+            transaction.put_many(self, bodies, None, priority)
+        return transaction.receipt
 
     def put_array(self, array, timeout=None, durability=None):
         """Add each row of a C-contiguous array (any dtype; shape (n, ...)) as one message, in one commit."""
         self.store.check_writable()
         self.store.level_of(durability)
+        if self.token_id is not None:
+            return self.put_many_under([row.tobytes() for row in array], 0, timeout, durability)
         return put_rows(self.store, self.number, self.created_lsn, array, deadline_of(timeout), durability)
 
     cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1:
@@ -154,6 +183,8 @@ cdef class Queue:
         cdef int slices = 0
         cdef bint looked = False  # for owners that died: at least once, before a queue is called empty
         wanted.lease_ns = queue.options.lease_ns
+        wanted.token_generation = self.token_generation
+        wanted.token_number = self.token_number
         while True:
             sequence = rota_load_acquire_u32(&queue.wake_sequence)
             status = claim_attempt(h, queue, wanted, runs, claimed, lock_try(h, &error), &error)
@@ -397,6 +428,35 @@ cdef class Queue:
         """Let a stopped queue go on."""
         self.change(ROTA_QUEUE_START)
 
+    def fence(self, token):
+        """Let only a leader whose token is `token` or higher act on this queue from now on; durable when this returns.
+
+        `token` is an int above 0 and below 2**128 that rises from leader to leader.  A claim, ack, put or transaction
+        that carries a lower one raises StaleLeader, under the lock; so does a claim or an ack without one.  What was
+        claimed under lower ones is handed out again, in order, without waiting for its leases; what was shown of it
+        counts as an attempt.  The fence never goes back: a lower token than the last raises StaleLeader here too.
+
+        Kleppmann, "How to do distributed locking", 2016.
+        """
+        self.store.check_writable()
+        self.native()
+        fence_queue(self.store, self.number, self.created_lsn, token)
+
+    @property
+    def fencing_token(self):
+        """The token of the last fence(), an int; None when there was none."""
+        cdef rota_queue *queue = self.native()
+        return join_token(queue.fence_generation, queue.fence_number)
+
+    def under(self, token):
+        """Another handle of this queue, whose claims, acks and puts carry `token`."""
+        return under_token(self, token)
+
+    @property
+    def token(self):
+        """The token that this handle carries, None for none."""
+        return self.token_id
+
     def purge(self):
         """Settle every message that nobody holds; returns how many there were."""
         cdef uint64_t purged = 0
@@ -495,7 +555,7 @@ cdef class Queue:
         return list_ids(self.store, self.native(), after, limit)
 
     def __reduce__(self):
-        return reopen_queue, (self.repository, self.name)
+        return reopen_queue, (self.repository, self.name, self.token_id)
 
     def __repr__(self):
         if self.store.closed or self.store.forked:
@@ -513,6 +573,7 @@ cdef int add_ack(Draft *draft, Message message) except -1:
     return 0
 
 
-def reopen_queue(repository, name):
+def reopen_queue(repository, name, token=None):
     """The queue of that name, where a pickled one arrives."""
-    return repository.queue(name)
+    queue = repository.queue(name)
+    return queue if token is None else queue.under(token)

@@ -10,6 +10,8 @@ from rota._core.draft cimport Draft
 cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id, uint64_t handouts,
                     uint64_t excused, uint64_t due_ns, bint suspect) noexcept nogil
 cdef int reap_dead(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
+cdef int reap_record(rota_handle *h, uint32_t index, uint32_t generation, uint32_t verdict, bint opening,
+                     rota_error *error) noexcept nogil
 cdef int reap_leases(rota_handle *h, uint32_t *reaped, rota_error *error) noexcept nogil
 cdef int reap_at_open(rota_handle *h, rota_error *error) noexcept nogil
 cdef int release_own(rota_handle *h, rota_error *error) noexcept nogil

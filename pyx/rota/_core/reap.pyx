@@ -63,6 +63,7 @@ cdef void wake_draft(rota_handle *h, const Draft *draft) noexcept nogil:
     while rota_op_next(&cursor, &op, &extra):
         queue = queue_at(h, op.queue)
         if op.kind != ROTA_OP_PUT and op.kind != ROTA_OP_RETURN and op.kind != ROTA_OP_QUEUE \
+                and op.kind != ROTA_OP_FENCE \
                 and (queue == NULL or queue.options.order != ROTA_ORDER_GROUP):
             queue = NULL  # in a queue of order "group" a settlement may make the next of a key ready
         if op.kind == ROTA_OP_MOVE and queue_at(h, <uint32_t>op.a) != NULL:

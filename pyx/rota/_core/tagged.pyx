@@ -218,6 +218,8 @@ def put_tagged(Queue queue not None, bytes extra, uint64_t epoch, uint64_t lsn, 
         draft_op(&draft, ROTA_OP_TAG, ROTA_TAG_OWN_PUT, <uint16_t>queue.number, 0, epoch, lsn, <const char *>extra,
                  len(extra))
         draft.queue_created = queue.created_lsn
+        draft.token_generation = queue.token_generation
+        draft.token_number = queue.token_number
         submit(store, &draft, SPACE_PUT, &placed, deadline_of(timeout))
     finally:
         draft_end(&draft)

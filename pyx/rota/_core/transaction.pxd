@@ -31,6 +31,7 @@ cdef class Transaction:
     cdef uint64_t token_number
     cdef int open(self) except -1
     cdef int own(self, Store store) except -1
+    cdef Queue under(self, Queue queue)
     cdef int look(self) except -1
     cdef int room(self, uint64_t more, uint32_t operations) except -1
     cdef Message get_beside_own(self, Queue queue, object timeout)

@@ -25,6 +25,7 @@ from engine.status cimport *
 from rota._core.append cimport SPACE_ANSWER, SPACE_PUT, SPACE_SETTLE, Placed
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
+from rota._core.fence cimport join_token, split_token
 from rota._core.journal cimport DEREGISTER, DROP, FOREIGN, KILL, OWN, REGISTER, TAG
 from rota._core.journal cimport add_puts, add_registrations, add_settlements, add_tags, changes, first_killed, holds
 from rota._core.journal cimport next_own
@@ -33,7 +34,7 @@ from rota._core.killing cimport MESSAGE_LIVE, MESSAGE_UNKNOWN, locate
 from rota._core.message cimport Message
 from rota._core.pending cimport COMMITTED, PENDING, PendingReceipt, new_pending
 from rota._core.put cimport add_message, commit_limit, new_receipt
-from rota._core.queue cimport Queue
+from rota._core.queue cimport Queue, under_token
 from rota._core.reap cimport wake_draft
 from rota._core.giving cimport give_back
 from rota._core.lock cimport lock_leave, lock_slice
@@ -80,8 +81,7 @@ cdef class Transaction:
         self.timeout = timeout
         self.journal = []
         if token is not None:
-            self.token_generation = token >> 64
-            self.token_number = token & 0xffffffffffffffff
+            split_token(token, &self.token_generation, &self.token_number)
         last_serial += 1
         self.serial = last_serial
         self.kills_seen = store.h.control.kills
@@ -121,6 +121,17 @@ cdef class Transaction:
             raise errors.StateError("that belongs to another repository: a transaction is of one")
         return 0
 
+    cdef Queue under(self, Queue queue):
+        """The handle to claim by: what this transaction claims carries its token.  Without one it takes the handle's."""
+        self.own(queue.store)
+        if queue.token_generation == self.token_generation and queue.token_number == self.token_number:
+            return queue
+        if (self.token_generation | self.token_number) == 0:
+            self.token_generation = queue.token_generation
+            self.token_number = queue.token_number
+            return queue
+        return under_token(queue, join_token(self.token_generation, self.token_number))
+
     cdef int room(self, uint64_t more, uint32_t operations) except -1:
         """Whether so many bytes and operations more will fit into the commit."""
         if self.draft.data_bytes + 32 * <uint64_t>self.draft.message_count + 64 * <uint64_t>self.operations + more \
@@ -147,7 +158,7 @@ cdef class Transaction:
         """
         cdef Message message = None
         self.open()
-        self.own(queue.store)
+        queue = self.under(queue)
         self.room(64, 1)
         try:
             if where is not None:
@@ -188,7 +199,7 @@ cdef class Transaction:
         """Claim up to `count` committed messages as a Batch that the commit settles."""
         cdef Batch batch
         self.open()
-        self.own(queue.store)
+        queue = self.under(queue)
         self.room(64 * 64, 1)
         batch = queue.get_many(count, timeout)
         batch.state = IN_TRANSACTION
@@ -204,7 +215,7 @@ cdef class Transaction:
         cdef uint8_t flags = 0
         cdef bytes attributes = b""
         self.open()
-        self.own(queue.store)
+        self.under(queue)
         if delay != 0 or ttl is not None:
             due, expiry = moments(self.store.h.os.clock_wall_ns(self.store.h.os), delay, ttl)
             flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
@@ -242,7 +253,7 @@ cdef class Transaction:
         cdef uint32_t before = self.draft.message_count
         cdef uint64_t data_before = self.draft.data_bytes
         self.open()
-        self.own(queue.store)
+        self.under(queue)
         if priority < 0 or priority > 9:
             raise ValueError(f"priority is 0 to 9, not {priority}")
         queue.native()
@@ -415,14 +426,16 @@ cdef class Transaction:
         draft.kill_count = 0
         draft.registering = 0
         draft.put_count = 0
+        draft.token_generation = draft.token_number = 0
         add_puts(draft, self.journal, self.any_taken)
         self.any_taken = False
         add_registrations(draft, self.journal, REGISTER)
         add_tags(draft, self.journal)  # before the settlements: what is taken is still there
         add_settlements(draft, self.journal, by_id)
         add_registrations(draft, self.journal, DEREGISTER)
-        draft.token_generation = self.token_generation
-        draft.token_number = self.token_number
+        if self.token_generation | self.token_number:  # else that of what it settles
+            draft.token_generation = self.token_generation
+            draft.token_number = self.token_number
         return 0
 
     def commit(self):
