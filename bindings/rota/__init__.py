@@ -21,6 +21,7 @@ from rota._core.put import Receipt
 from rota._core.queue import Queue
 from rota._core.savepoint import Savepoint
 from rota._core.transaction import Transaction
+from rota.clerk import Clerk, ClerkState, Device, Reply, ReplyStatus, Session
 from rota.errors import (
     ClosedError,
     Conflict,
@@ -62,9 +63,9 @@ from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
-    "Backoff", "Batch", "Durability", "Expression", "Field", "LastOperation", "Message", "NotNow", "PendingReceipt",
-    "Queue", "Receipt", "Refused", "Registration", "Repository", "Savepoint", "Server", "Transaction", "header", "key",
-    "open",
+    "Backoff", "Batch", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field", "LastOperation",
+    "Message", "NotNow", "PendingReceipt", "Queue", "Receipt", "Refused", "Registration", "Reply", "ReplyStatus",
+    "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
     "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",

@@ -22,6 +22,7 @@ from rota.sizes import block_size, parse_size, segment_size_for
 from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
 
 if TYPE_CHECKING:
+    from rota.clerk import Clerk
     from rota.server import Backoff, Handler, Server
 
 __all__ = ["ChangeableOptions", "Durability", "QueueOptions", "Repository", "open"]
@@ -281,6 +282,16 @@ class Repository:
         ReadOnlyError.
         """
         return _transaction.Transaction(self._store, self, token, durability, timeout)
+
+    def clerk(self, client: str | bytes, requests: str, replies: str | None = None, window: int = 1) -> Clerk:
+        """A Clerk, the client's side of requests: sends to the queue `requests`, receives from `replies`.
+
+        `client` is its id, 1 to 255 bytes, one for each clerk.  `replies` (None: "<client>.replies") may be shared by
+        several; `window`, 1 to 64, is how many requests may be outstanding.  Raises ValueError.
+        """
+        from rota.clerk import Clerk
+
+        return Clerk(self, client, requests, replies, window)
 
     def server(
         self,

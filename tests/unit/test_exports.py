@@ -34,6 +34,9 @@ CALLED = {
     "savepoint": rota.Savepoint,
     "registration": rota.Registration,
     "last": rota.LastOperation,
+    "clerk": rota.Clerk,
+    "session": rota.Session,
+    "reply": rota.Reply,
     "server": rota.Server,
     "backoff": rota.Backoff,
 }
@@ -42,6 +45,7 @@ ATTRIBUTES = {
     rota.Repository: ("path", "recovery"),
     rota.Registration: ("name", "queue_name", "queue_number", "repository", "stable"),
     rota.Server: ("repository",),
+    rota.Clerk: ("client", "repository", "window"),
 }
 FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery)
 # What an installation brings (kazoo and matplotlib: with an extra); what only a contributor's machine has is not here.

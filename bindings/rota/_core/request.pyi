@@ -4,6 +4,7 @@ from typing import Final, Literal
 from typing_extensions import Buffer
 
 from rota._core.message import Message
+from rota._core.put import Receipt
 from rota._core.queue import Queue
 from rota.repository import Repository
 
@@ -31,3 +32,4 @@ def waiting_for(message: Message, repository: Repository) -> tuple[Queue, bytes,
 def reply_of(
     message: Message,
 ) -> tuple[bytes, bytes, Literal["ok", "failed", "cancelled", "expired"], str | None] | None: ...
+def receipt_of(queue: Queue, id: int, lsn: int) -> Receipt: ...

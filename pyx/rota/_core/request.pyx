@@ -17,6 +17,7 @@ from libc.stdint cimport uint64_t
 from engine.format cimport *
 
 from rota._core.message cimport Message
+from rota._core.put cimport new_receipt
 from rota._core.queue cimport Queue
 
 from rota._core.codec import decode_attributes, encode_attributes
@@ -105,3 +106,8 @@ def reply_of(Message message not None):
         return None
     error = found.get(ROTA_ATTRIBUTE_ERROR)
     return client, rid, STATUSES[status[0]], None if error is None else error.decode("utf-8", "replace")
+
+
+def receipt_of(Queue queue not None, uint64_t id, uint64_t lsn):
+    """The Receipt of one message that was put there before; `lsn` is that of its commit, or of a later one."""
+    return new_receipt(queue.store, id, 1, lsn)
