@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from rota._core import finding as _finding  # noqa: F401  (puts itself behind find() and get(where=))
 from rota._core.batch import Batch
+from rota._core.lot import CachedReceipt
 from rota._core.message import Message
 from rota._core.pending import PendingReceipt
 from rota._core.put import Receipt
@@ -56,17 +57,18 @@ from rota.errors import (
     VersionMismatch,
 )
 from rota.expressions import Expression, Field, header, key
+from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
 from rota.server import Backoff, NotNow, Refused, Server
-from rota.statistics import QueueStatistics, Recovery, RepositoryStatistics
+from rota.statistics import ProducerStatistics, QueueStatistics, Recovery, RepositoryStatistics
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
-    "Backoff", "Batch", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field", "LastOperation",
-    "Message", "NotNow", "PendingReceipt", "Queue", "Receipt", "Refused", "Registration", "Reply", "ReplyStatus",
-    "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
-    "QueueStatistics", "Recovery", "RepositoryStatistics",
+    "Backoff", "Batch", "CachedReceipt", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field",
+    "LastOperation", "Message", "NotNow", "PendingReceipt", "Producer", "Queue", "Receipt", "Refused", "Registration",
+    "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
+    "ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",
     "Misuse", "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
+from rota import producer as _producer
 from rota import registration as _registration
 from rota._core import directory as _directory
 from rota._core import queue as _queue
@@ -330,6 +331,8 @@ class Repository:
             server.handle(queue)(handler)
         return server
 
+    producer = _producer.producer
+
     def sync(self) -> None:
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""
         self._store.sync()
@@ -363,8 +366,9 @@ class Repository:
     def close(self) -> None:
         """Detach, giving back what this handle holds; the last one out leaves a checkpoint.
 
-        A second call does nothing.  Raises what the last sync raised: OutcomeUnknown, LogFailed.
+        Closes producers.  A second call does nothing.  Raises what the last sync raised: OutcomeUnknown, LogFailed.
         """
+        _producer.close_all_of(self)
         self._store.close()
 
     def __enter__(self) -> Repository:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["QueueStatistics", "Recovery", "RepositoryStatistics"]
+__all__ = ["ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +99,23 @@ class Recovery:
     reaped_claims: int
     epoch: int
     case: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStatistics:
+    """One producer, in messages since it was made.
+
+    `accepted` by put(); `cached` now, only in memory (`cached_bytes` of bodies and keys); `written` to the log in
+    `batches` commits; `dropped` and `rejected` for want of room; `failed` with an error that the receipt tells;
+    `spilled` to the log unprocessed (not counted as accepted).
+    """
+
+    accepted: int
+    cached: int
+    cached_bytes: int
+    written: int
+    batches: int
+    dropped: int
+    rejected: int
+    failed: int
+    spilled: int

@@ -39,6 +39,8 @@ CALLED = {
     "reply": rota.Reply,
     "server": rota.Server,
     "backoff": rota.Backoff,
+    "producer": rota.Producer,
+    "cached": rota.CachedReceipt,
 }
 # What an object has besides, set when it is made.
 ATTRIBUTES = {
@@ -46,8 +48,9 @@ ATTRIBUTES = {
     rota.Registration: ("name", "queue_name", "queue_number", "repository", "stable"),
     rota.Server: ("repository",),
     rota.Clerk: ("client", "repository", "window"),
+    rota.Producer: ("queue",),
 }
-FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery)
+FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery, rota.ProducerStatistics)
 # What an installation brings (kazoo and matplotlib: with an extra); what only a contributor's machine has is not here.
 INSTALLED = sys.stdlib_module_names | {"rota", "numpy", "lz4", "click", "rich", "kazoo", "matplotlib"}
 # Loaded when they are needed, and not before.

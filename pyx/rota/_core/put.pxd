@@ -18,5 +18,6 @@ cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodi
                       object durability, object compression)
 cdef Receipt put_rows(Store store, uint32_t queue, uint64_t created, object array, double deadline, object durability)
 cdef uint64_t commit_limit(Store store) noexcept
+cdef int too_large(Store store, uint64_t size, bint single) except -1
 cdef int add_message(Store store, Draft *draft, uint32_t queue, object body, bytes attributes, uint32_t priority,
                      uint8_t flags) except -1
