@@ -149,7 +149,7 @@ class Clerk(Connection):
         is durable: the reply is then the acknowledgement.  The rest is as in Queue.put().
 
         Raises StateError, and nothing was sent: the window is full, or the id was answered already.  Raises Full,
-        QueueStopped, MessageTooLarge, StaleClerk.
+        QueueStopped, TransactionTooLarge, StaleClerk.
         """
         with self._alone():
             first, second = self._connected()
