@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from rota._core import finding as _finding  # noqa: F401  (puts itself behind find() and get(where=))
 from rota._core.batch import Batch
+from rota._core.coordinator import Coordinator, Guard
 from rota._core.lot import CachedReceipt
 from rota._core.message import Message
 from rota._core.pending import PendingReceipt
@@ -23,6 +24,7 @@ from rota._core.queue import Queue
 from rota._core.savepoint import Savepoint
 from rota._core.transaction import Transaction
 from rota.clerk import Clerk, ClerkState, Device, Reply, ReplyStatus, Session
+from rota.coordination import Action, Turn
 from rota.errors import (
     ClosedError,
     Conflict,
@@ -61,14 +63,15 @@ from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
 from rota.server import Backoff, NotNow, Refused, Server
-from rota.statistics import ProducerStatistics, QueueStatistics, Recovery, RepositoryStatistics
+from rota.statistics import CoordinatorStatistics, ProducerStatistics, QueueStatistics, Recovery, RepositoryStatistics
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
     "Backoff", "Batch", "CachedReceipt", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field",
     "LastOperation", "Message", "NotNow", "PendingReceipt", "Producer", "Queue", "Receipt", "Refused", "Registration",
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
-    "ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics",
+    "Action", "Coordinator", "Guard", "Turn",
+    "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",
     "Misuse", "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped",

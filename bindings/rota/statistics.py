@@ -119,3 +119,21 @@ class ProducerStatistics:
     rejected: int
     failed: int
     spilled: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorStatistics:
+    """Figures of a coordinator: how many keys are in use (`live`) and what was told to those who asked since it began.
+
+    `accepted`, `blocked`, `declined` are answers to enqueues; `evicted` heads whose time was over, `died` those whose
+    process ended; `memory_bytes` is what the table of keys takes.
+    """
+
+    live: int
+    capacity: int
+    accepted: int
+    blocked: int
+    declined: int
+    evicted: int
+    died: int
+    memory_bytes: int

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.model.apply_model import ApplyModel
 from tests.model.claim_model import ClaimModel
+from tests.model.dedup_model import DedupModel
 from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
 from tests.model.fence_model import FenceModel
@@ -37,6 +38,7 @@ MODELS: dict[str, type[Model[Any]]] = {
     "leader": LeaderModel,
     "fence": FenceModel,
     "wake": WakeModel,
+    "dedup": DedupModel,
 }
 
 HEADS = (

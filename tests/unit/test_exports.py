@@ -34,6 +34,8 @@ CALLED = {
     "savepoint": rota.Savepoint,
     "registration": rota.Registration,
     "last": rota.LastOperation,
+    "coordinator": rota.Coordinator,
+    "guard": rota.Guard,
     "clerk": rota.Clerk,
     "session": rota.Session,
     "reply": rota.Reply,
@@ -50,7 +52,13 @@ ATTRIBUTES = {
     rota.Clerk: ("client", "repository", "window"),
     rota.Producer: ("queue",),
 }
-FIGURES = (rota.QueueStatistics, rota.RepositoryStatistics, rota.Recovery, rota.ProducerStatistics)
+FIGURES = (
+    rota.CoordinatorStatistics,
+    rota.QueueStatistics,
+    rota.RepositoryStatistics,
+    rota.Recovery,
+    rota.ProducerStatistics,
+)
 # What an installation brings (kazoo and matplotlib: with an extra); what only a contributor's machine has is not here.
 INSTALLED = sys.stdlib_module_names | {"rota", "numpy", "lz4", "click", "rich", "kazoo", "matplotlib"}
 # Loaded when they are needed, and not before.

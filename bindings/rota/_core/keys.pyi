@@ -1,0 +1,1 @@
+"""Names of keys; nothing here is called from Python."""

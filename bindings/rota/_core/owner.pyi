@@ -1,0 +1,1 @@
+"""Who calls: numbers of threads and tasks; nothing here is called from Python."""
