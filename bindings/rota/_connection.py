@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rota import _tags
 from rota._core import request as _request
 from rota._core import tagged as _tagged
-from rota._tags import Received, Request, Sent
+from rota._tags import Received, Request, Sent, low
 from rota.errors import Corrupt, LogFailed, NotFound, OptionMismatch, OutcomeUnknown, RotaError, StaleClerk, StateError
 from rota.registration import Registration, decoded, encoded
 
@@ -47,6 +47,8 @@ class Connection:
     def _forget(self) -> None:
         self._registrations: tuple[Registration, Registration] | None = None
         self._sent, self._received = Sent(), Received()
+        self._waiting: dict[bytes, Request] = {}  # those outstanding, by id, in the order of the sends
+        self._done: tuple[int, ...] = ()  # what Received.numbers must list
         self._receipts: dict[bytes, Receipt] = {}
         self._reply: Reply | None = None
         self._kept_id = 0
@@ -55,12 +57,9 @@ class Connection:
     def _state(self) -> ClerkState:
         if self._registrations is None:
             return "disconnected"
-        if self._outstanding():
+        if self._waiting:
             return "sent"
         return "received" if self._received.number else "connected"
-
-    def _outstanding(self) -> list[Request]:
-        return [request for request in self._sent.requests if not self._received.has(request)]
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -146,7 +145,9 @@ class Connection:
             self._forget()
             raise Corrupt(f"the registrations of clerk {self.client!r} hold {wrong}", path=self.repository.path)
         lsn = first.lsn
-        for request in self._outstanding():
+        self._waiting = {request.rid: request for request in self._sent.requests if not self._received.has(request)}
+        self._done = tuple(low(request.number) for request in self._sent.requests if self._received.has(request))
+        for request in self._waiting.values():
             self._receipts[request.rid] = _request.receipt_of(first.queue, request.message, lsn)
         for message in self._kept.find(key=self._encoded):
             self._kept_id = message.id

@@ -16,6 +16,7 @@ window above one is an addition.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import NamedTuple
 
@@ -38,6 +39,16 @@ class Request(NamedTuple):
     rid: bytes
 
 
+def low(number: int) -> int:
+    """The half of a number that a tag lists."""
+    return number & 0xFFFFFFFF
+
+
+@functools.lru_cache(4 * WINDOW_MAX)  # one that stays outstanding is written with each send
+def _encoded(request: Request) -> bytes:
+    return _REQUEST.pack(request.number, request.message, len(request.rid)) + request.rid
+
+
 class Sent(NamedTuple):
     """The tag at the request queue."""
 
@@ -57,10 +68,8 @@ class Sent(NamedTuple):
 
     def encode(self) -> bytes:
         """As bytes.  Raises ValueError when the ids are too long for so many requests."""
-        parts = [_SENT.pack(VERSION, len(self.requests), 0, self.integer, self.received_before)]
-        for request in self.requests:
-            parts.append(_REQUEST.pack(request.number, request.message, len(request.rid)) + request.rid)
-        tag = b"".join(parts)
+        head = _SENT.pack(VERSION, len(self.requests), 0, self.integer, self.received_before)
+        tag = head + b"".join(map(_encoded, self.requests))
         if len(tag) > _TAG_BYTES_MAX:
             raise ValueError(
                 f"the ids of {len(self.requests)} outstanding requests take {len(tag)} bytes, and a tag has "
@@ -85,7 +94,7 @@ class Received(NamedTuple):
 
     def has(self, request: Request) -> bool:
         """Whether this request, of the list that the tag belongs to, was received."""
-        return request.number & 0xFFFFFFFF in self.numbers
+        return low(request.number) in self.numbers
 
 
 def decode_sent(tag: bytes, message: int) -> Sent:

@@ -32,7 +32,7 @@ from rota._connection import Connection
 from rota._core import request as _request
 from rota._core.codec import moments
 from rota._sessions import ClerkState, Device, Reply, ReplyStatus, Session, reply_in
-from rota._tags import Received, Request, Sent
+from rota._tags import Received, Request, Sent, low
 from rota.errors import Conflict, Empty, NotFound
 from rota.expressions import key as _key
 
@@ -79,7 +79,7 @@ class Clerk(Connection):
     @property
     def outstanding(self) -> tuple[bytes, ...]:
         """Ids of the requests whose replies were not received, in the order in which they were sent."""
-        return tuple(request.rid for request in self._outstanding())
+        return tuple(self._waiting)
 
     # --- connecting --------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Clerk(Connection):
         """
         with self._alone():
             first, second = self._connected()
-            if self._outstanding():
+            if self._waiting:
                 self._wrong("receive the reply, or cancel(), before disconnect()")
             with self._commit() as transaction:
                 transaction.deregister(first)
@@ -160,7 +160,7 @@ class Clerk(Connection):
                 if wait:
                     self.repository.sync_seen()
                 return old
-            outstanding = self._outstanding()
+            outstanding = self._waiting.values()
             if len(outstanding) >= self.window:
                 self._wrong(f"{len(outstanding)} requests are outstanding, receive() before the next send()")
             request = Request(self._sent.number + 1, 0, bytes(rid))
@@ -172,8 +172,9 @@ class Clerk(Connection):
                 put = transaction.put_encoded(first.queue, body, attributes, priority, flags)
                 transaction.tag(first, sent.encode(), of=put)
             receipt = _receipt(transaction)
-            self._sent = sent._replace(requests=(*outstanding, request._replace(message=receipt.id)))
-            self._receipts[request.rid] = receipt
+            request = request._replace(message=receipt.id)
+            self._sent = sent._replace(requests=(*outstanding, request))
+            self._waiting[request.rid], self._receipts[request.rid], self._done = request, receipt, ()
             self._is_doubtful = False
             return receipt
 
@@ -200,7 +201,7 @@ class Clerk(Connection):
         """
         with self._alone():
             first, second = self._connected()
-            outstanding = self._outstanding()
+            outstanding = list(self._waiting.values())
             found = [request for request in outstanding if rid is None or request.rid == bytes(rid)]
             if not found:
                 self._wrong("there is nothing to cancel" if rid is None else f"{rid!r} is not outstanding")
@@ -249,25 +250,23 @@ class Clerk(Connection):
             raise ValueError(f"a checkpoint has at most {_tags.CHECKPOINT_BYTES_MAX} bytes, not {len(checkpoint)}")
         while True:
             _, second = self._connected()
-            waiting = {request.rid: request for request in self._outstanding()}
-            if not waiting:
+            if not self._waiting:
                 self._wrong("no request is outstanding, send() one first")
             with self._commit() as transaction:
                 message = self._next(transaction, second.queue, until)
                 reply = reply_in(message)
-                request = None if reply is None else waiting.get(reply.rid)
+                request = None if reply is None else self._waiting.get(reply.rid)
                 if reply is None or request is None:
                     _log.warning("clerk %r drops message %d, no reply that it waits for", self.client, message.id)
                     continue
-                numbers = [listed.number for listed in self._sent.requests if self._received.has(listed)]
-                low = tuple(number & 0xFFFFFFFF for number in (*numbers, request.number))
-                received = Received(request.number, request.rid, checkpoint, low)
+                received = Received(request.number, request.rid, checkpoint, (*self._done, low(request.number)))
                 transaction.tag(second, received.encode(), of=message)
                 copy = _request.encode_reply(self._encoded, reply.rid, reply.status, reply.error, reply.headers)
                 transaction.put_encoded(self._kept, reply.body, copy, answer=True)
                 self._drop_kept(transaction)
             self._received, self._reply, self._kept_id = received, reply, _receipt(transaction).id
-            self._receipts.pop(request.rid, None)
+            self._done = received.numbers
+            del self._waiting[request.rid], self._receipts[request.rid]
             self._is_doubtful = True
             return reply
 
@@ -316,7 +315,7 @@ class Clerk(Connection):
             if device is None or checkpoint is None or device.state() == checkpoint:
                 return self._rereceive()
             self._is_doubtful = False
-            if not self._outstanding():
+            if not self._waiting:
                 return None
         return self._receive(None if device is None else device.state(), timeout)
 
