@@ -23,6 +23,7 @@ from rota._core.put import Receipt
 from rota._core.queue import Queue
 from rota._core.savepoint import Savepoint
 from rota._core.transaction import Transaction
+from rota.backends.local import LocalElector
 from rota.clerk import Clerk, ClerkState, Device, Reply, ReplyStatus, Session
 from rota.coordination import Action, Turn
 from rota.errors import (
@@ -59,6 +60,7 @@ from rota.errors import (
     VersionMismatch,
 )
 from rota.expressions import Expression, Field, header, key
+from rota.leaders import Elector, LeaderCareer, Leadership, lead
 from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
@@ -71,6 +73,7 @@ __all__ = [
     "LastOperation", "Message", "NotNow", "PendingReceipt", "Producer", "Queue", "Receipt", "Refused", "Registration",
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
     "Action", "Coordinator", "Guard", "Turn",
+    "Elector", "LeaderCareer", "Leadership", "LocalElector", "lead",
     "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",

@@ -39,6 +39,10 @@ CALLED = {
     "clerk": rota.Clerk,
     "session": rota.Session,
     "reply": rota.Reply,
+    "career": rota.LeaderCareer,
+    "leadership": rota.Leadership,
+    "elector": rota.Elector,
+    "local": rota.LocalElector,
     "server": rota.Server,
     "backoff": rota.Backoff,
     "producer": rota.Producer,
@@ -51,6 +55,9 @@ ATTRIBUTES = {
     rota.Server: ("repository",),
     rota.Clerk: ("client", "repository", "window"),
     rota.Producer: ("queue",),
+    rota.Leadership: ("token", "identity", "stop", "lost"),
+    rota.Elector: ("identity",),
+    rota.LocalElector: ("repository", "name", "identity"),
 }
 FIGURES = (
     rota.CoordinatorStatistics,
