@@ -70,3 +70,21 @@ cdef extern from "rota/automaton.h" nogil:
     rota_waiter *rota_waiter_of(const rota_automata *a, rota_key_name name, uint64_t owner) noexcept
     uint32_t rota_wait_end(const rota_automata *a, rota_key_name name, uint64_t owner, bint evict,
                            uint32_t *generation) noexcept
+
+cdef extern from "rota/automaton_many.h" nogil:
+    enum:
+        ROTA_CHUNK
+
+    ctypedef struct rota_chunk:
+        rota_key_name *names
+        rota_key_name *sorted
+        uint32_t *order
+        rota_waiter **woken
+        uint32_t count
+        uint32_t woken_count
+
+    void rota_chunk_name(rota_chunk *chunk, const uint64_t *secret, const uint8_t *keys, size_t size, bint with_sign,
+                         bint keep_zeros) noexcept
+    void rota_chunk_sort(rota_chunk *chunk) noexcept
+    uint32_t rota_enqueue_chunk(const rota_automata *a, rota_chunk *chunk, uint64_t owner, uint8_t *answers) noexcept
+    void rota_dequeue_chunk(const rota_automata *a, rota_chunk *chunk, uint64_t owner, uint8_t *answers) noexcept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.measure import Row
-from bench.rows import array, depth, finding, opening, processes, recovery, requests, single, syncing
+from bench.rows import array, depth, finding, flow, opening, processes, recovery, requests, single, syncing
 
 ROWS: tuple[Row, ...] = (
     *single.ROWS,
@@ -15,4 +15,5 @@ ROWS: tuple[Row, ...] = (
     *requests.ROWS,
     *finding.ROWS,
     *opening.ROWS,
+    *flow.ROWS,
 )

@@ -172,7 +172,8 @@ static inline void rota_slots_shift(const rota_automata *a, uint32_t index, rota
         if (slots[place].word == 0)
             break;
         uint32_t home = rota_slot_home(a, slots[place].name);
-        uint32_t from_home = (place + size - home) % size, from_gap = (place + size - gap) % size;
+        uint32_t from_home = place >= home ? place - home : place + size - home;
+        uint32_t from_gap = place >= gap ? place - gap : place + size - gap;
         if (from_home < from_gap)
             continue;
         slots[gap].name = slots[place].name;

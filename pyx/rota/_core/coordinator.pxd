@@ -24,4 +24,5 @@ cdef class Coordinator:
     cdef int sleep(self, rota_waiter *waiter, int64_t deadline) except -1
     cdef int wait_as(self, uint64_t owner, object key, int64_t deadline, uint32_t *generation) except -1
     cdef int leave_wait(self, uint64_t owner, rota_key_name name) except -1
+    cdef int64_t now(self) noexcept
     cdef int64_t deadline(self) noexcept

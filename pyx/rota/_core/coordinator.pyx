@@ -29,7 +29,7 @@ from rota.statistics import CoordinatorStatistics
 cdef enum:
     STRIPE_SLOTS = 4096
     CAPACITY_MAX = 1 << 30
-    SLICE_NS = 50000000  # after which a signal is seen that came just before the sleep
+    SLICE_NS = 50000000       # after which a signal is seen that came just before the sleep
     SLEEPS_THREAD = 1
     SLEEPS_TASK = 2
     TURN_COUNT = 4
@@ -37,10 +37,6 @@ cdef enum:
 cdef const uint32_t *forks = fork_generation()
 cdef tuple ACTIONS = (Action.DECLINE, Action.ACCEPT, Action.BLOCK)
 cdef tuple TURNS = (None, Turn.ENDED, Turn.EVICTED, Turn.DIED)
-
-
-cdef int64_t now_ns() noexcept nogil:
-    return <int64_t>platform_table().clock_boot_ns(platform_table())
 
 
 @cython.final
@@ -155,6 +151,22 @@ cdef class Coordinator:
         self.use()
         return self.dequeue_as(owner_now(), name_of(self.automata.secret, key), -1)
 
+    def enqueue_many(self, keys, /):
+        """`enqueue` for each key of a NumPy array: an array of Actions as numbers (uint8), `answers == Action.ACCEPT`.
+
+        Keys are integers or bytes of a fixed size.  A key that the caller has already, a repeat in the array too, is
+        declined.  Raises Full when there is no room for all; then nothing was enqueued.
+        """
+        from rota._core import crowd
+        self.use()
+        return crowd.enqueue_crowd(self, owner_now(), keys)
+
+    def dequeue_many(self, keys, /):
+        """`dequeue` for each key of a NumPy array: an array of bool."""
+        from rota._core import crowd
+        self.use()
+        return crowd.dequeue_crowd(self, owner_now(), keys)
+
     # --- waiting --------------------------------------------------------------------------------------------------
 
     cdef rota_waiter *waiter_as(self, uint64_t owner, rota_key_name name, object key) except NULL:
@@ -170,7 +182,7 @@ cdef class Coordinator:
         rota_fence()
         while rota_load_acquire_u32(&waiter.turn) == ROTA_TURN_NONE:
             if deadline >= 0:
-                left = deadline - now_ns()
+                left = deadline - self.now()
                 if left <= 0:
                     break
             with nogil:
@@ -196,9 +208,11 @@ cdef class Coordinator:
             raise
         return <int>rota_wait_end(&self.automata, name, owner, True, generation)
 
+    cdef inline int64_t now(self) noexcept:
+        return <int64_t>self.automata.platform.clock_boot_ns(self.automata.platform)
+
     cdef int64_t deadline(self) noexcept:
-        """When a wait that begins now evicts, in nanoseconds of the boot clock; -1: never."""
-        return -1 if self.timeout_ns < 0 else now_ns() + self.timeout_ns
+        return -1 if self.timeout_ns < 0 else self.now() + self.timeout_ns
 
     def wait(self, key, /):
         """After BLOCK: sleep until the caller is the head.  Says how: `Turn.ENDED`, `EVICTED` or `DIED`, all true.
@@ -212,6 +226,18 @@ cdef class Coordinator:
             raise errors.StateError("wait() would stop the event loop: await wait_async() in a task")
         return TURNS[self.wait_as(owner_now(), key, self.deadline(), &generation)]
 
+    def wait_many(self, keys, /):
+        """`wait` for each key of a NumPy array, one after the other: an array of Turns as numbers (uint8).
+
+        0 where the caller does not wait.  The clock of all waits starts here, so all of them are over after one
+        timeout.  When it is interrupted, those that were not waited for can be waited for again.
+        """
+        from rota._core import crowd
+        self.use()
+        if in_task():
+            raise errors.StateError("wait_many() would stop the event loop: await wait_async() in a task")
+        return crowd.wait_crowd(self, owner_now(), keys)
+
     async def wait_async(self, key, /):
         """`wait` for asyncio tasks.  A cancelled wait gives up: the next one can wait instead."""
         turn, _ = await self._wait_task(key)
@@ -224,8 +250,7 @@ cdef class Coordinator:
         cdef rota_key_name name = name_of(self.automata.secret, key)
         cdef rota_waiter *waiter = self.waiter_as(owner, name, key)
         cdef uint32_t generation = 0
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
+        future = (loop := asyncio.get_running_loop()).create_future()
         self.futures[<uintptr_t>waiter] = loop, future
         rota_store_relaxed_u32(&waiter.sleeping, SLEEPS_TASK)
         rota_fence()
@@ -261,8 +286,7 @@ cdef class Coordinator:
 
     def stats(self):
         """`CoordinatorStatistics`: what was accepted, blocked, declined, evicted, and how many keys are in use."""
-        cdef uint64_t live = 0, accepted = 0, blocked = 0, declined = 0, evicted = 0, died = 0
-        cdef uint32_t i
+        cdef uint64_t i, live = 0, accepted = 0, blocked = 0, declined = 0, evicted = 0, died = 0
         cdef rota_stripe *stripe
         self.use()
         for i in range(self.automata.stripe_count):
@@ -290,11 +314,12 @@ cdef class Coordinator:
         return None if waiter is NULL else TURNS[waiter.turn]
 
     def _sleepers(self):
-        """How many threads sleep, or are about to."""
-        cdef uint64_t i, sum = 0
+        """Whether a thread sleeps, or is about to."""
+        cdef uint64_t i
         for i in range(<uint64_t>self.automata.stripe_count * self.automata.waiters_each):
-            sum += self.automata.waiters[i].owner != 0 and self.automata.waiters[i].sleeping == SLEEPS_THREAD
-        return sum
+            if self.automata.waiters[i].owner and self.automata.waiters[i].sleeping == SLEEPS_THREAD:
+                return True
+        return False
 
     def _wait_end_as(self, owner, key, evict):
         cdef uint32_t generation = 0
