@@ -21,6 +21,7 @@ from rota._core.message import Message
 from rota._core.pending import PendingReceipt
 from rota._core.put import Receipt
 from rota._core.queue import Queue
+from rota._core.repeats import RepeatProfile
 from rota._core.savepoint import Savepoint
 from rota._core.transaction import Transaction
 from rota.backends.local import LocalElector
@@ -65,16 +66,24 @@ from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
 from rota.server import Backoff, NotNow, Refused, Server
-from rota.statistics import CoordinatorStatistics, ProducerStatistics, QueueStatistics, Recovery, RepositoryStatistics
+from rota.statistics import (
+    CoordinatorStatistics,
+    ProducerStatistics,
+    QueueStatistics,
+    Recovery,
+    RepeatShares,
+    RepositoryStatistics,
+)
 
 # What a program uses, then the figures, then the errors.
 __all__ = [
     "Backoff", "Batch", "CachedReceipt", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field",
     "LastOperation", "Message", "NotNow", "PendingReceipt", "Producer", "Queue", "Receipt", "Refused", "Registration",
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
-    "Action", "Coordinator", "Guard", "Turn",
+    "Action", "Coordinator", "Guard", "RepeatProfile", "Turn",
     "Elector", "LeaderCareer", "Leadership", "LocalElector", "lead",
-    "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepositoryStatistics",
+    "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepeatShares",
+    "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
     "ForkedHandleError", "Full", "InUse", "Killed", "LeaseLost", "LockHeld", "LogFailed", "MessageTooLarge",
     "Misuse", "NotARepository", "NotFound", "OpenError", "OptionMismatch", "OutcomeUnknown", "QueueStopped",

@@ -36,6 +36,7 @@ CALLED = {
     "last": rota.LastOperation,
     "coordinator": rota.Coordinator,
     "guard": rota.Guard,
+    "profile": rota.RepeatProfile,
     "clerk": rota.Clerk,
     "session": rota.Session,
     "reply": rota.Reply,
@@ -61,6 +62,7 @@ ATTRIBUTES = {
 }
 FIGURES = (
     rota.CoordinatorStatistics,
+    rota.RepeatShares,
     rota.QueueStatistics,
     rota.RepositoryStatistics,
     rota.Recovery,

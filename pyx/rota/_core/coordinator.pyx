@@ -208,7 +208,7 @@ cdef class Coordinator:
             raise
         return <int>rota_wait_end(&self.automata, name, owner, True, generation)
 
-    cdef inline int64_t now(self) noexcept:
+    cdef int64_t now(self) noexcept:
         return <int64_t>self.automata.platform.clock_boot_ns(self.automata.platform)
 
     cdef int64_t deadline(self) noexcept:

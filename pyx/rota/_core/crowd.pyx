@@ -33,11 +33,6 @@ cdef object prepared(object keys):
 cdef class Crowd:
     """A prepared array and the memory of one chunk."""
 
-    cdef rota_chunk *chunk
-    cdef Py_buffer buffer
-    cdef uint64_t count, size, step
-    cdef bint with_sign, keep_zeros, is_held
-
     def __cinit__(self, keys):
         array = prepared(keys)
         self.count = len(array)

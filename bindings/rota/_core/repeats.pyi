@@ -1,0 +1,13 @@
+from typing import SupportsIndex, final
+
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from rota.statistics import RepeatShares
+
+@final
+class RepeatProfile:
+    def __init__(self, queue_length: int = 1000, service_length: int = 100) -> None: ...
+    def add(self, key: Buffer | str | SupportsIndex, /) -> None: ...
+    def add_many(self, keys: npt.ArrayLike, /) -> None: ...
+    def shares(self) -> RepeatShares: ...
