@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drain": ("rota.cli.drain:drain", "Empty a queue, to standard output or into another queue."),
     "stat": ("rota.cli.stat:stat", "Show the figures of a repository and its queues."),
     "top": ("rota.cli.top:top", "Watch depths and rates live."),
+    "profile": ("rota.cli.profile:profile", "Tell from a file of keys what deduplication would save."),
     "errors": ("rota.cli.error_queues:errors", "List messages in error queues, and why they are there."),
     "redrive": ("rota.cli.error_queues:redrive", "Send messages from an error queue back to work."),
     "verify": ("rota.cli.offline:verify", "Check every byte of a repository."),
