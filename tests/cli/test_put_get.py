@@ -127,7 +127,7 @@ def test_a_file_in_the_place_of_the_directory_is_explained(shell: Shell) -> None
 def test_every_command_has_a_help_with_examples(shell: Shell) -> None:
     listing = shell.ok("--help").decode()
     commands = [line.split()[0] for line in listing.partition("Commands:")[2].splitlines() if line.strip()]
-    assert len(commands) == 11
+    assert len(commands) == 12
     for command in commands:
         text = shell.ok(command, "--help").decode()
         assert f"rota {command} " in text.partition("Examples:")[2].partition("Options:")[0], text
