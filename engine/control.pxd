@@ -63,6 +63,8 @@ cdef extern from "rota/control.h" nogil:
         ROTA_TABLE_EXPIRY
         ROTA_TABLE_VALUES
         ROTA_TABLE_POSTINGS
+        ROTA_TABLE_KEYS
+        ROTA_TABLE_KEY_ORDER
     enum:
         ROTA_QUEUE_FREE
         ROTA_QUEUE_OPEN
@@ -182,6 +184,10 @@ cdef extern from "rota/control.h" nogil:
         uint8_t name[256]
         rota_lane lanes[10]
         uint8_t index_text[1024]
+        uint64_t key_first
+        uint64_t key_next
+        uint64_t key_last_id
+        uint64_t key_count
     ctypedef struct rota_segment:
         uint32_t state
         uint32_t next_free

@@ -72,6 +72,7 @@ cdef extern from "rota/format.h" nogil:
         ROTA_INDEX_KEY
         ROTA_INDEX_HEADER
         ROTA_INDEX_SCORE
+        ROTA_INDEX_WINDOW
     enum:
         ROTA_REGISTER_STABLE
         ROTA_REGISTER_RAISE
@@ -79,6 +80,10 @@ cdef extern from "rota/format.h" nogil:
         ROTA_TAG_PUT
         ROTA_TAG_GET
         ROTA_TAG_OWN_PUT
+    enum:
+        ROTA_DEDUP_ENTER
+        ROTA_DEDUP_FORGET
+        ROTA_DEDUP_OWN_PUT
     enum:
         ROTA_FRAME_BLOCK
         ROTA_FRAME_COPIED

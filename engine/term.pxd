@@ -21,6 +21,7 @@ cdef extern from "rota/term.h" nogil:
         uint32_t name_length
     void rota_index_begin(rota_index_cursor *cursor, const uint8_t *text, uint32_t size) noexcept
     bint rota_index_next(rota_index_cursor *cursor, rota_index_field *field) noexcept
+    bint rota_index_window(const uint8_t *text, uint32_t size, uint64_t *ns, uint32_t *count) noexcept
     int32_t rota_index_mask(const uint8_t *text, uint32_t size, unsigned order) noexcept
     uint64_t rota_term(uint64_t salt, unsigned ordinal, const uint8_t *name, uint32_t name_length, unsigned kind,
                        const uint8_t *value, uint32_t length) noexcept

@@ -70,6 +70,16 @@ class Registration:
 
 
 @dataclass(slots=True)
+class Key:
+    """The dedup key of a put: its digest, and the message that came with it."""
+
+    queue: int
+    digest: bytes
+    id: int
+    put_ns: int
+
+
+@dataclass(slots=True)
 class Segment:
     """What the image says of a segment below its begin, and the file that holds it now (None: it is gone)."""
 
@@ -95,6 +105,7 @@ class Image:
     stragglers: list[Entry] = field(default_factory=list)
     runs: list[Entry] = field(default_factory=list)
     registrations: list[Registration] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
 
 
 class Stream:
@@ -281,6 +292,14 @@ def read_registrations(stream: Stream, image: Image) -> None:
         image.registrations.append(Registration(number - 1, name, bool(stable & 1), epoch, lsn, kind & 0x7F, id, tag))
 
 
+def read_keys(stream: Stream, image: Image) -> None:
+    """An image of a repository that has none ends before them."""
+    while stream.at < len(stream.data) and (number := stream.number()):
+        id, put_ns, digest = stream.u64(), stream.u64(), stream.take(16)
+        demand(number <= QUEUES_MAX and id < image.next_id, "the key of a put cannot be")
+        image.keys.append(Key(number - 1, digest, id, put_ns))
+
+
 def read_stream(stream: Stream, image: Image, inspector: Inspector, whole: bool) -> None:
     """The parts in their order; Malformed where one cannot be."""
     magic, segments, begin, next_id, time_ns, messages, stragglers, length, reserved = HEADER.unpack(
@@ -300,6 +319,7 @@ def read_stream(stream: Stream, image: Image, inspector: Inspector, whole: bool)
     read_lanes(stream, image)
     demand(image.messages == messages, f"its lanes hold {image.messages} messages, not {messages}")
     read_registrations(stream, image)
+    read_keys(stream, image)
     demand(stream.at == len(stream.data), "it ends elsewhere")
 
 

@@ -18,13 +18,14 @@ from typing import Any, TypeAlias
 from rota import _image, _records
 from rota._core import inspection as _inspection
 from rota._core.inspection import InspectionError, Inspector
-from rota._image import CELL, Entry, Image, Registration
+from rota._image import CELL, Entry, Image, Key, Registration
 from rota._records import GOOD, Commit, Message, Operation, StoredMessage
 
 Content: TypeAlias = bytes | tuple[int, bytes]
 Found: TypeAlias = tuple[int, int, int, tuple[int, ...], list[_records.StoredOperation], list[StoredMessage]]
 
 GROUP, HIGHEST = 1, 3
+ENTER = 1  # of DEDUP: it is no forgetting
 MISPLACED = "another message lies at its place"
 HEADER_DAMAGE = "the header of its commit does not match its checksum"
 
@@ -54,6 +55,7 @@ class Replay:
         self.states: dict[int, State] = {}
         self.queues: dict[int, dict[str, Any]] = {}
         self.registrations: dict[tuple[int, bytes], Registration] = {}
+        self.keys: dict[tuple[int, bytes], Key] = {}
         self.next_id = 1
 
     # --- from a checkpoint
@@ -68,6 +70,8 @@ class Replay:
             self._load(image, straggler, cells)
         for found in image.registrations:
             self.registrations[found.queue, found.name] = dataclasses.replace(found)
+        for key in image.keys:
+            self.keys[key.queue, key.digest] = dataclasses.replace(key)
 
     def _load(self, image: Image, entry: Entry, cells: int) -> None:
         if entry.queue not in self.queues:
@@ -195,6 +199,8 @@ class Replay:
                     del self.states[id]
                 for key in [key for key in self.registrations if key[0] == number]:
                     del self.registrations[key]
+                for entered in [entered for entered in self.keys if entered[0] == number]:
+                    del self.keys[entered]
 
     def _of_queue(self, operation: Operation, commit: Commit) -> bool:
         """Whether the queue that it names is the one of that number: an image may know a later one."""
@@ -233,6 +239,18 @@ class Replay:
             found.kind, found.tag = detail & 0x7F, operation.fields["tag"]
             found.id = commit.base_id + id if detail & 0x80 else id
             found.lsn = commit.lsn + commit.length
+
+    def _dedup(self, operation: Operation, commit: Commit) -> None:
+        if not self._of_queue(operation, commit):
+            return
+        detail, digest = operation.fields["detail"], operation.fields["digest"]
+        id = commit.base_id + operation.fields["id"] if detail & 0x80 else operation.fields["id"]
+        known = self.keys.get((operation.queue, digest))
+        if detail & 0x7F == ENTER and (known is None or known.id < id):
+            put_ns = operation.fields["put_ns"] or commit.time_ns
+            self.keys[operation.queue, digest] = Key(operation.queue, digest, id, put_ns)
+        elif detail & 0x7F != ENTER and known is not None and known.id == id:
+            del self.keys[operation.queue, digest]
 
     # --- what it comes to
 

@@ -25,6 +25,8 @@ class QueueOptions(ChangeableOptions, total=False):
     indexes: Sequence[str]
     by: str | None
     age_rate: float
+    dedup_window: float | None
+    dedup_count: int | None
 
 
 DEFAULTS: dict[str, Any] = {
@@ -37,6 +39,8 @@ DEFAULTS: dict[str, Any] = {
     "indexes": (),
     "by": None,
     "age_rate": 0.0,
+    "dedup_window": None,
+    "dedup_count": None,
 }
 
 
@@ -54,6 +58,12 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     for option in ("max_messages", "max_attempts"):
         if options[option] is not None and not 1 <= options[option] < 1 << 31:
             raise ValueError(f"{option} is None or at least 1, not {options[option]!r}")
+    if options["dedup_window"] is not None and not 1e-9 <= options["dedup_window"] < 3e9:
+        raise ValueError(f"dedup_window is None or above 0 seconds, not {options['dedup_window']!r}")
+    if options["dedup_count"] is not None and not 1 <= options["dedup_count"] < 1 << 31:
+        raise ValueError(f"dedup_count is None or at least 1, not {options['dedup_count']!r}")
+    if options["volatile"] and (options["dedup_window"] is not None or options["dedup_count"] is not None):
+        raise ValueError("a volatile queue loses its messages and so can promise nothing of what was put before")
     if not 0 < options["lease"] < 3e9:
         raise ValueError(f"lease is above 0 seconds, not {options['lease']!r}")
     if options["error_queue"] is not None and options["max_attempts"] is None:

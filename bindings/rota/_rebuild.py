@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota._core.inspection_builder import Builder
-from rota._image import Registration
+from rota._image import Key, Registration
 from rota._records import COMMIT_CLOSE, COMMIT_MARK, FRAME_BLOCK, FRAME_EXPIRES
 
 HEADER = struct.Struct("<IHHQIIIIIIQQQQQQII")
@@ -29,7 +29,8 @@ OPERATION = struct.Struct("<BBHIQQQ")
 OPTIONS = struct.Struct("<QQIHHBBBBHH")
 BLOCK = struct.Struct("<IIII")
 ATTRIBUTE = struct.Struct("<BBH")
-PUT, MOVE, RETURN, TAG, REGISTER, QUEUE, FENCE = 1, 6, 7, 9, 10, 12, 13
+PUT, MOVE, RETURN, TAG, REGISTER, QUEUE, FENCE, DEDUP = 1, 6, 7, 9, 10, 12, 13, 14
+ENTER = 1
 CREATE, STOP = 0, 2
 ATTRIBUTE_BLOCK, NO_QUEUE = 13, 0xFFFF
 CELL, SEGMENT_HEADER = 32, 4096
@@ -262,6 +263,13 @@ def registration_operations(registrations: Iterable[Registration]) -> Iterable[O
         if found.kind or found.tag:
             lengths = struct.pack("<HHI", len(found.name), len(found.tag), 0)
             yield TAG, found.kind, found.queue, found.id, 0, 0, lengths + found.name + found.tag
+
+
+def key_operations(keys: Iterable[Key]) -> Iterable[Operation]:
+    """What enters the dedup keys, in the order of their puts; the engine forgets those beyond the window."""
+    for found in sorted(keys, key=lambda key: key.id):
+        a, b = struct.unpack("<QQ", found.digest)
+        yield DEDUP, ENTER, found.queue, found.id, a, b, struct.pack("<Q", found.put_ns)
 
 
 def stop_operations(queues: dict[int, dict[str, Any]]) -> Iterable[Operation]:

@@ -215,6 +215,13 @@ def operation(kind: int, detail: int, queue: int, id: int, a: int, b: int, extra
         fields = _queue(detail, extra)
     elif name == "fence":
         fields = {"generation": a, "number": b}
+    elif name == "dedup":
+        fields = {
+            "id": id,
+            "detail": detail,
+            "digest": struct.pack("<QQ", a, b),
+            "put_ns": int.from_bytes(extra, "little"),
+        }
     elif name == "checkpoint":
         fields = {"block": id, "begin_lsn": a, "length": len(extra)}
     else:

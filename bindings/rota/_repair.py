@@ -25,6 +25,7 @@ from rota._rebuild import (
     Live,
     Messages,
     Writer,
+    key_operations,
     queue_operations,
     registration_operations,
     stop_operations,
@@ -112,6 +113,8 @@ class Rescue:
         self.replay.queues.update(image.queues)
         for found in image.registrations:
             self.replay.registrations[found.queue, found.name] = found
+        for key in image.keys:
+            self.replay.keys[key.queue, key.digest] = key
         self._resync(SEGMENT_HEADER - CELL)
 
     def _overlay(self) -> None:
@@ -285,6 +288,7 @@ def write(rescue: Rescue, writer: Writer) -> None:
     messages.finish()
     known = [found for found in replay.registrations.values() if found.queue in replay.queues]
     writer.operations(registration_operations(known))
+    writer.operations(key_operations(key for key in replay.keys.values() if key.queue in replay.queues))
     writer.operations(stop_operations(replay.queues))
     report.salvaged = len(rescue.salvaged & replay.states.keys())
     report.queues, report.registrations = len(replay.queues), len(known)

@@ -114,11 +114,11 @@ class Repository:
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> _queue.Queue:
         """The queue of that name, made when there is none.
 
-        Options (max_messages, max_attempts, error_queue, lease, order, volatile, indexes, by, age_rate) left out take
-        the stored values, and for a new queue the defaults: no bound, 5 attempts, "<name>.errors", 30 seconds, "skip",
-        False, (), None, 0.  A different one raises OptionMismatch; `configure()` changes those that can change.
+        Options left out take the stored values, and for a new queue the defaults: no bound, 5 attempts, an error queue
+        "<name>.errors", 30 seconds, "skip".  A different one raises OptionMismatch; `configure()` changes some.
         `max_messages` is how many are held before a put waits, `lease` seconds for which a message belongs to who took
-        it; without `max_attempts` (None) there is no error queue.
+        it; without `max_attempts` (None) there is no error queue.  For `dedup_window` seconds, and of the last
+        `dedup_count` puts, the `dedup` keys are remembered; without both puts with one are refused.
 
         `indexes` names headers, at most 14, and "key": what find() and get(where=) look up there costs the same
         however much waits.  `order` is "skip" (by priority and arrival, passing over what others hold), "strict" (one

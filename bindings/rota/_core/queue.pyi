@@ -36,7 +36,9 @@ class Queue:
         ttl: float | None = None,
         timeout: float | None = None,
         durability: Durability | None = None,
+        dedup: bytes | str | None = None,
     ) -> Receipt: ...
+    def forget(self, dedup: bytes | str, durability: Durability | None = None) -> bool: ...
     def put_nowait(self, body: Buffer) -> Receipt: ...
     def put_many(
         self,

@@ -47,6 +47,7 @@ class Transaction:
         priority: int = 0,
         delay: float = 0.0,
         ttl: float | None = None,
+        dedup: bytes | str | None = None,
     ) -> PendingReceipt: ...
     def put_many(
         self,

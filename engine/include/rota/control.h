@@ -24,7 +24,7 @@
 #include "rota/format.h"
 
 #define ROTA_CONTROL_MAGIC 0x314c5443544f5231ull
-#define ROTA_CONTROL_VERSION 6
+#define ROTA_CONTROL_VERSION 7
 #define ROTA_SMALL_PAGE 4096u
 #define ROTA_LARGE_PAGE 65536u
 #define ROTA_PAGES_PER_LARGE 16u
@@ -35,7 +35,7 @@
 #define ROTA_UNDO_COUNT_MAX 24576u
 #define ROTA_TOMBSTONE_COUNT 65536u
 #define ROTA_TOMBSTONE_HELD (1ull << 63)
-#define ROTA_TABLE_COUNT 6u
+#define ROTA_TABLE_COUNT 8u
 
 /* One cache line saved before its change. */
 typedef struct rota_undo {
@@ -167,6 +167,8 @@ enum rota_table_name {
     ROTA_TABLE_EXPIRY = 3,   /* id -> a: wall ns after which it must not be handed out */
     ROTA_TABLE_VALUES = 4,   /* hash of queue, lane and term -> a: first slot, b: last slot, c: count */
     ROTA_TABLE_POSTINGS = 5, /* id << 4 | ordinal -> a: term, b: previous slot, c: next; of the score a: the place */
+    ROTA_TABLE_KEYS = 6, /* of queue and digest -> a: id, b: sequence, c: second half of the digest */
+    ROTA_TABLE_KEY_ORDER = 7, /* queue + 1 << 48 | sequence -> a, b: the digest, c: wall ns of the put */
 };
 
 /* One priority of one queue.  Line A changes with puts, line B with claims and settlements. */
@@ -224,6 +226,7 @@ typedef struct rota_queue {
     uint8_t name[256];
     rota_lane lanes[ROTA_PRIORITY_COUNT];
     uint8_t index_text[ROTA_INDEX_BYTES_MAX]; /* definitions */
+    uint64_t key_first, key_next, key_last_id, key_count; /* keys of puts that it remembers, by sequence */
 } rota_queue;
 _Static_assert(sizeof(rota_queue) <= ROTA_SMALL_PAGE, "a queue is a small page");
 _Static_assert(__builtin_offsetof(rota_queue, wake_sequence) % 64 == 0, "waking has a line of its own");
@@ -261,8 +264,7 @@ typedef struct rota_process {
     uint64_t start_time;
     uint64_t pid_namespace;
     uint64_t attached_at_ns;
-    uint32_t suspect_held; /* holds a suspect: gets nothing else */
-    uint32_t reserved;
+    uint32_t suspect_held, reserved; /* holds a suspect: gets nothing else */
     uint64_t reserved2[2];
 } rota_process;
 _Static_assert(sizeof(rota_process) == 64, "process slot");
@@ -318,13 +320,11 @@ typedef struct rota_control {
     uint64_t time_namespace;
     uint64_t salt;
     uint64_t segment_size;
-    uint64_t capacity;
-    uint64_t pool_offset;
+    uint64_t capacity, pool_offset;
     uint64_t window_bytes; /* address space to map */
     uint32_t segment_count_max;
     uint32_t sync_unit;
-    uint32_t epoch;
-    uint32_t salt_crc; /* seed of all checksums */
+    uint32_t epoch, salt_crc; /* the seed of all checksums */
     uint32_t state;    /* (atomic) rota_control_state */
     uint32_t failed;   /* (atomic) 1: a sync failed; nothing is acknowledged any more */
     uint32_t syncing;  /* (atomic) raised around every sync: left raised by the dead, its outcome is unknown */

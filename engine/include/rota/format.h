@@ -176,7 +176,8 @@ enum rota_op_kind {
     ROTA_OP_DEREGISTER = 11, /* queue, a and b as in TAG, extra: rota_tag with an empty tag */
     ROTA_OP_QUEUE = 12,      /* queue, detail = rota_queue_action, extra: rota_queue_options, then the name */
     ROTA_OP_FENCE = 13,      /* queue, a = generation, b = number */
-    ROTA_OP_DEDUP = 14,      /* kept for duplicate suppression on enqueue */
+    ROTA_OP_DEDUP = 14,      /* queue, detail = rota_dedup_action, id (or index with detail bit 7), a and b = digest of the
+                           key, extra: nothing, or u64 wall ns of the put when that is not the time of the commit */
     ROTA_OP_SAGA = 15,       /* kept for sagas */
     ROTA_OP_CHECKPOINT = 16, /* id = block number, a = begin LSN, extra: block */
     ROTA_OP_KIND_END
@@ -223,7 +224,7 @@ typedef struct rota_queue_options {
 
 _Static_assert(sizeof(rota_queue_options) == 32, "queue options");
 enum rota_order { ROTA_ORDER_SKIP = 0, ROTA_ORDER_GROUP = 1, ROTA_ORDER_STRICT = 2, ROTA_ORDER_HIGHEST = 3 };
-enum rota_index_kind { ROTA_INDEX_KEY = 1, ROTA_INDEX_HEADER = 2, ROTA_INDEX_SCORE = 3 };
+enum rota_index_kind { ROTA_INDEX_KEY = 1, ROTA_INDEX_HEADER = 2, ROTA_INDEX_SCORE = 3, ROTA_INDEX_WINDOW = 4 };
 #define ROTA_QUEUE_NONE 0xffffu
 
 /* Extra of TAG, REGISTER, DEREGISTER: this, then the name, then the tag. */
@@ -236,6 +237,7 @@ typedef struct rota_tag {
 
 _Static_assert(sizeof(rota_tag) == 8, "tag");
 enum rota_register_flag { ROTA_REGISTER_STABLE = 1, ROTA_REGISTER_RAISE = 2 /* refused unless the epoch rises */ };
+enum rota_dedup_action { ROTA_DEDUP_ENTER = 1, ROTA_DEDUP_FORGET = 2, ROTA_DEDUP_OWN_PUT = 0x81 };
 enum rota_tag_kind { ROTA_TAG_NONE = 0, ROTA_TAG_PUT = 1, ROTA_TAG_GET = 2, ROTA_TAG_OWN_PUT = 0x81 };
 
 enum rota_frame_flag {

@@ -199,6 +199,10 @@ static __attribute__((unused)) int rota_op_check(const rota_op *op, const uint8_
         good = good && op->extra_bytes == 0;
         break;
     case ROTA_OP_DEDUP:
+        good = good && (op->extra_bytes == 0 || op->extra_bytes == 8) &&
+               (op->detail == ROTA_DEDUP_ENTER || op->detail == ROTA_DEDUP_FORGET ||
+                (op->detail == ROTA_DEDUP_OWN_PUT && op->id < message_count));
+        break;
     case ROTA_OP_SAGA:
     case ROTA_OP_CHECKPOINT: /* what their extras hold is checked by whoever reads them */
         good = true;

@@ -10,7 +10,8 @@
  *     text is another one than the same key of bytes.
  *  4. Nobody has vouched for the bytes: bounds first, and what is malformed has no term.
  *
- *     definitions: kind (1), length (1), then for HEADER the name, for SCORE the age rate (f64) and the name
+ *     definitions: kind (1), length (1), then for HEADER the name, for SCORE the age rate (f64) and the name, for
+ *                  WINDOW, which is no field, its ns (8) and its count (4) of keys that suppress duplicates, 0: none
  *     headers:     kind (1), zero (1), length of the name (2), length of the value (4), name, value
  */
 #ifndef ROTA_TERM_H
@@ -192,6 +193,8 @@ static __attribute__((unused)) bool rota_index_next(rota_index_cursor *cursor, r
         memcpy(&field->age_rate, field->name, 8);
         field->name += 8;
         field->name_length -= 8;
+    } else if (field->kind == ROTA_INDEX_WINDOW && length == 12) {
+        field->ordinal = 0;
     } else {
         return false;
     }
@@ -211,13 +214,30 @@ static __attribute__((unused)) int32_t rota_index_mask(const uint8_t *text, uint
         return -1;
     rota_index_begin(&cursor, text, bytes);
     while (rota_index_next(&cursor, &field)) {
-        mask |= 1 << field.ordinal;
+        mask |= field.kind == ROTA_INDEX_WINDOW ? 0 : 1 << field.ordinal;
         age_rate += field.age_rate;
     }
     bool scored = (mask >> ROTA_TERM_SCORE & 1) != 0;
     if (cursor.left || scored != (order == ROTA_ORDER_HIGHEST) || !(age_rate >= 0 && age_rate < 1e15))
         return -1;
     return mask;
+}
+
+/* How long a queue remembers the keys of puts (0: no bound), and how many (0: no bound); false: it does not. */
+static __attribute__((unused)) bool rota_index_window(const uint8_t *text, uint32_t bytes, uint64_t *ns, uint32_t *count)
+{
+    rota_index_cursor cursor;
+    rota_index_field field;
+    rota_index_begin(&cursor, text, bytes);
+    while (rota_index_next(&cursor, &field)) {
+        if (field.kind != ROTA_INDEX_WINDOW)
+            continue;
+        memcpy(ns, field.name, sizeof *ns);
+        memcpy(count, field.name + sizeof *ns, sizeof *count);
+        rota_compiler_barrier();
+        return *ns != 0 || *count != 0;
+    }
+    return false;
 }
 
 /* --- terms ---------------------------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
 from rota._core.apply cimport apply_commit, pages_for
+from rota._core.dedup cimport admit_keys
 from rota._core.fence cimport admit_fences
 from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
@@ -61,7 +62,8 @@ cdef uint32_t job_reserve(rota_handle *h) noexcept nogil:
     """Segments that only a checkpoint and cleaning may take: twice what the next image may be, at least two."""
     cdef uint64_t image = h.control.checkpoint_bytes + 24 * (
         <uint64_t>h.control.tables[ROTA_TABLE_HISTORY].count + h.control.tables[ROTA_TABLE_STRAGGLERS].count
-        + h.control.tables[ROTA_TABLE_EXPIRY].count + h.control.tables[ROTA_TABLE_POSTINGS].count)
+        + h.control.tables[ROTA_TABLE_EXPIRY].count + h.control.tables[ROTA_TABLE_POSTINGS].count
+        + 2 * <uint64_t>h.control.tables[ROTA_TABLE_KEYS].count)
     cdef uint64_t more = 2 * image // h.segment_size
     cdef uint32_t half = h.control.segment_count_max // 2
     return 2 + <uint32_t>more if 2 + more < half else half
@@ -295,14 +297,13 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
         status = admit_queues(h, draft, error)
         if status != ROTA_OK:
             return status
-    if draft.kill_count:
-        status = admit_kills(h, draft, error)
-        if status != ROTA_OK:
-            return status
-    if draft.registering:
+    status = admit_kills(h, draft, error) if draft.kill_count else ROTA_OK
+    if status == ROTA_OK and draft.registering:
         status = admit_registrations(h, draft, error)
-        if status != ROTA_OK:
-            return status
+    if status == ROTA_OK and draft.deduping:
+        status = admit_keys(h, draft, error)
+    if status != ROTA_OK:
+        return status
     for i in range(draft.settle_count):
         status = admit_settle(h, &draft.settles[i], error)
         if status != ROTA_OK:

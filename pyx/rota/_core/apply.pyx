@@ -20,6 +20,7 @@ from engine.status cimport *
 from engine.term cimport rota_terms
 
 from rota._core.control cimport pool_grow
+from rota._core.dedup cimport apply_key, keys_drop
 from rota._core.fence cimport is_older
 from rota._core.holding cimport free_claim
 from rota._core.index cimport *
@@ -83,6 +84,7 @@ cdef void queue_drop(rota_handle *h, rota_queue *queue) noexcept nogil:
         rota_save(h, &h.control.pool_limit)
         h.control.indexed_queues -= 1
     registrations_drop(h, queue)
+    keys_drop(h, queue)
     rota_save(h, &h.control.queues[number])
     page = h.control.queues[number]
     h.control.queues[number] = 0
@@ -320,6 +322,8 @@ cdef int apply_op(rota_handle *h, const rota_op *op, const uint8_t *extra, const
         apply_deregister(h, op, extra, header.lsn + header.length)
     elif op.kind == ROTA_OP_FENCE:
         apply_fence(h, op, header.lsn)
+    elif op.kind == ROTA_OP_DEDUP:
+        return apply_key(h, op, extra, header)
     return ROTA_OK
 
 
@@ -332,7 +336,7 @@ cdef int apply_commit(rota_handle *h, const uint8_t *commit, const rota_commit_h
     cdef rota_log_state *log = &h.control.log
     cdef int status = ROTA_OK, result
     rota_save(h, log)
-    if h.control.indexed_queues:
+    if h.control.indexed_queues or h.control.tables[ROTA_TABLE_KEYS].root:
         h.table_floor = pages_for(header.message_count, header.op_count)
     rota_op_begin(&cursor, commit, header)
     while rota_op_next(&cursor, &op, &extra):

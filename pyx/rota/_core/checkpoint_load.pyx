@@ -25,7 +25,7 @@ from rota._core.apply cimport set_history
 from rota._core.index cimport KEY_ORDINAL
 from rota._core.lane cimport Found, append_plain, append_slot, append_straggler, found_at, queue_at
 from rota._core.load_index cimport *
-from rota._core.load_tables cimport Load, load_blocks, load_queues, load_refuse, load_registrations
+from rota._core.load_tables cimport Load, load_blocks, load_keys, load_queues, load_refuse, load_registrations
 from rota._core.reader cimport NO_FILE, log_reader, reader_find
 from rota._core.slots cimport make_ready, order_of
 
@@ -342,6 +342,8 @@ cdef int load_stream(Load *load, log_reader *reader, rota_error *error) noexcept
         status = link_later(load, error)
     if status == ROTA_OK:
         status = load_registrations(load, error)
+    if status == ROTA_OK:
+        status = load_keys(load, error)
     if status == ROTA_OK and (load.cursor.failed or load.cursor.left):
         status = load_refuse("it ends elsewhere", error)
     if status == ROTA_OK:

@@ -14,6 +14,7 @@ _HEAD = struct.Struct("<BBH")
 _HEADER = struct.Struct("<BBHI")
 _U64 = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
+_WINDOW = struct.Struct("<QI")
 _BYTES, _TEXT, _INTEGER, _FLOATING, _BOOLEAN = range(1, 6)
 _LIMIT = 65535 - 12  # a copy adds the time of the first put
 _FAR = 3e9  # about a century
@@ -123,8 +124,9 @@ def moments(uint64_t now_ns, double delay, ttl):
         now_ns + <uint64_t>(<double>ttl * 1e9) if ttl is not None else 0
 
 
-def encode_indexes(indexes, by=None, double age_rate=0.0):
-    """What a queue indexes, and by which header it is ordered, as bytes.  Raises TypeError and ValueError."""
+def encode_indexes(indexes, by=None, double age_rate=0.0, dedup_window=None, dedup_count=None):
+    """What a queue indexes, by which header it is ordered, and how long it remembers keys of puts (seconds) and how many,
+    as bytes.  Raises TypeError and ValueError."""
     if isinstance(indexes, str):
         raise TypeError("indexes is a sequence of names, not one name")
     names = list(indexes)
@@ -143,6 +145,8 @@ def encode_indexes(indexes, by=None, double age_rate=0.0):
             parts.append(bytes((ROTA_INDEX_KEY, 0)))
         else:
             parts.append(bytes((ROTA_INDEX_HEADER, len(label))) + label)
+    if dedup_window is not None or dedup_count is not None:
+        parts.append(bytes((ROTA_INDEX_WINDOW, _WINDOW.size)) + _WINDOW.pack(round((dedup_window or 0) * 1e9), dedup_count or 0))
     data = b"".join(parts)
     if len(data) > ROTA_INDEX_BYTES_MAX:
         raise ValueError(f"the names of indexed headers may have {ROTA_INDEX_BYTES_MAX} bytes together, not {len(data)}")
@@ -158,17 +162,21 @@ def _label(bytes data):
 
 
 def decode_indexes(bytes data):
-    """What encode_indexes made: a dict of indexes, by, age_rate."""
+    """What encode_indexes made: a dict of indexes, by, age_rate, dedup_window, dedup_count."""
     cdef Py_ssize_t at = 0
+    cdef uint64_t window_ns = 0, count = 0
     names, by, age_rate = [], None, 0.0
     while at + 2 <= len(data):
         kind, label = data[at], data[at + 2:at + 2 + data[at + 1]]
         at += 2 + data[at + 1]
-        if kind == ROTA_INDEX_SCORE:
+        if kind == ROTA_INDEX_WINDOW:
+            window_ns, count = _WINDOW.unpack(label)
+        elif kind == ROTA_INDEX_SCORE:
             by, age_rate = _label(label[8:]), _FLOAT.unpack(label[:8])[0]
         else:
             names.append("key" if kind == ROTA_INDEX_KEY else _label(label))
-    return {"indexes": tuple(names), "by": by, "age_rate": age_rate}
+    return {"indexes": tuple(names), "by": by, "age_rate": age_rate,
+            "dedup_window": window_ns / 1e9 if window_ns else None, "dedup_count": count or None}
 
 
 def key_of(bytes data):

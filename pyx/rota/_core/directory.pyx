@@ -81,7 +81,8 @@ def write_queue(Store store, uint32_t action, list entries):
             options.order = {"skip": 0, "group": 1, "strict": 2, "highest": 3}[chosen["order"]]
             options.is_volatile = chosen["volatile"]
             options.is_error_queue = chosen["is_error_queue"]
-            indexes = encode_indexes(chosen["indexes"], chosen["by"], chosen["age_rate"])
+            indexes = encode_indexes(chosen["indexes"], chosen["by"], chosen["age_rate"],
+                                     chosen["dedup_window"], chosen["dedup_count"])
             options.index_bytes = <uint16_t>len(indexes)
             extra = bytearray((<char *>&options)[:sizeof(options)]) + name + indexes
             draft_op(&draft, ROTA_OP_QUEUE, <uint8_t>action, number, 0, 0, 0, <const char *>extra, len(extra))

@@ -58,6 +58,7 @@ ctypedef struct Draft:
     uint64_t *put_created   # the same for each PUT, of a transaction; NULL: not asked
     uint64_t put_created_size
     uint32_t put_count
+    uint32_t deduping       # operations on keys that suppress duplicates
     uint32_t kill_count     # KILL operations, which are admitted only if each of them ends a message
 
 cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil
@@ -68,6 +69,7 @@ cdef int draft_message(Draft *draft, const Envelope *envelope, const void *body,
 cdef int draft_data(Draft *draft, const void *bytes, uint64_t length) noexcept nogil
 cdef int draft_settle(Draft *draft, const Settle *settle) noexcept nogil
 cdef int draft_created(Draft *draft, uint64_t created) noexcept nogil
+cdef void draft_restart(Draft *draft) noexcept nogil
 cdef void draft_reset(Draft *draft, rota_handle *h) noexcept nogil
 cdef void take_draft(Draft *draft, rota_handle *h) noexcept
 cdef void give_draft(Draft *draft) noexcept

@@ -61,6 +61,13 @@ cdef void draft_reset(Draft *draft, rota_handle *h) noexcept nogil:
         draft.owned = 1
 
 
+cdef void draft_restart(Draft *draft) noexcept nogil:
+    """Forget its operations; its messages stay."""
+    draft.op_bytes = draft.op_count = draft.growing = draft.settle_count = draft.kill_count = 0
+    draft.registering = draft.deduping = draft.put_count = 0
+    draft.token_generation = draft.token_number = 0
+
+
 cdef bint reserve(uint8_t **memory, uint64_t *size, uint64_t wanted) noexcept nogil:
     """Grow by doubling; False when there is no memory."""
     cdef uint64_t larger = size[0] if size[0] else 1024
@@ -93,10 +100,12 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
     draft.op_bytes += sizeof(rota_op) + padded
     draft.op_count += 1
     if kind != ROTA_OP_ACK and kind != ROTA_OP_ACK_LIST and kind != ROTA_OP_KILL and kind != ROTA_OP_EXPIRE \
-            and kind != ROTA_OP_CHECKPOINT:
+            and kind != ROTA_OP_CHECKPOINT and not (kind == ROTA_OP_DEDUP and detail == ROTA_DEDUP_FORGET):
         draft.growing += 1
     if kind == ROTA_OP_KILL:
         draft.kill_count += 1
+    if kind == ROTA_OP_DEDUP:
+        draft.deduping += 1
     if kind == ROTA_OP_TAG or kind == ROTA_OP_REGISTER or kind == ROTA_OP_DEREGISTER:
         draft.registering += 1
     return ROTA_OK

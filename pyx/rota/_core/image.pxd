@@ -41,6 +41,7 @@ ctypedef struct Image:
     Stream stragglers
     Stream lanes
     Stream registrations
+    Stream keys
     Run run
     rota_image_segment *segments    # with commits below begin, as they were then
     uint32_t segment_count

@@ -22,7 +22,7 @@ from engine.image cimport *
 from engine.status cimport *
 
 from rota._core.image_lanes cimport image_lanes
-from rota._core.image_tables cimport image_registrations, image_stragglers
+from rota._core.image_tables cimport image_keys, image_registrations, image_stragglers
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.moving cimport frame_attributes
@@ -141,6 +141,7 @@ cdef void image_end(Image *image) noexcept nogil:
     free(image.stragglers.bytes)
     free(image.lanes.bytes)
     free(image.registrations.bytes)
+    free(image.keys.bytes)
     memset(image, 0, sizeof(Image))
 
 
@@ -180,6 +181,8 @@ cdef int image_walk(rota_handle *h, Image *image, rota_error *error) noexcept no
     lock_leave(h)
     status = image_registrations(h, image, error)
     if status == ROTA_OK:
+        status = image_keys(h, image, error)
+    if status == ROTA_OK:
         fill_dues(h, image)
     return status
 
@@ -198,7 +201,7 @@ cdef int image_join(rota_handle *h, Image *image, Stream *out, rota_error *error
     header.message_count = image.messages
     header.straggler_count = image.straggler_count
     header.bytes = sizeof(header) + segments + image.queues.length + image.stragglers.length + image.lanes.length \
-        + image.registrations.length + 1
+        + image.registrations.length + image.keys.length + 1
     if not stream_reserve(out, header.bytes):
         return image_no_memory(error)
     put_bytes(out, &header, sizeof(header))
@@ -208,4 +211,5 @@ cdef int image_join(rota_handle *h, Image *image, Stream *out, rota_error *error
     put_bytes(out, image.stragglers.bytes, image.stragglers.length)
     put_bytes(out, image.lanes.bytes, image.lanes.length)
     put_bytes(out, image.registrations.bytes, image.registrations.length)
+    put_bytes(out, image.keys.bytes, image.keys.length)
     return ROTA_OK

@@ -10,3 +10,4 @@ from rota._core.image cimport Image
 cdef int image_stragglers(rota_handle *h, Image *image, rota_error *error) noexcept nogil
 cdef int image_registrations(rota_handle *h, Image *image, rota_error *error) noexcept nogil
 cdef rota_page *bucket_of(rota_handle *h, const rota_table *table, uint64_t hash, uint64_t *behind) noexcept nogil
+cdef int image_keys(rota_handle *h, Image *image, rota_error *error) noexcept nogil

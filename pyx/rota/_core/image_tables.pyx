@@ -1,10 +1,11 @@
-"""The hash tables of an image: stragglers and registrations, a bucket for each hold of the main lock.
+"""The hash tables of an image: stragglers, registrations and the keys of puts, a part for each hold of the main lock.
 
 What holds:
 
 1. Buckets are visited by ascending hash.  One that is split between two holds is split into two neighbours, so no
    record comes to lie where the walk was already, and one that is there all the time is seen once.
 2. A message that moves leaves the table and enters it again within one hold of the lock: it is there all the time.
+3. Keys are visited by ascending sequence, in which they come and, but for forgotten ones, go.
 """
 
 from engine.control cimport *
@@ -13,10 +14,16 @@ from engine.image cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
+from rota._core.dedup cimport key_at, key_find
 from rota._core.image cimport *
 from rota._core.image_lanes cimport image_details, image_reserve
 from rota._core.lock cimport lock_enter, lock_leave
+from rota._core.lane cimport queue_at
 from rota._core.registration cimport Registration, registration_fits, registration_tag
+
+cdef enum:
+    KEY_BYTES = 48
+    KEY_STEPS = 2048    # sequences looked at in one hold of the lock
 
 
 cdef rota_page *bucket_of(rota_handle *h, const rota_table *table, uint64_t hash, uint64_t *behind) noexcept nogil:
@@ -144,4 +151,50 @@ cdef int image_registrations(rota_handle *h, Image *image, rota_error *error) no
     if not stream_reserve(out, 1):
         return image_no_memory(error)
     put_byte(out, 0)
+    return ROTA_OK
+
+
+cdef void put_key(rota_handle *h, Stream *out, uint32_t number, uint64_t sequence) noexcept nogil:
+    cdef rota_record *order = key_at(h, number, sequence)
+    cdef rota_record *found
+    if order == NULL:
+        return
+    found = key_find(h, number, order.a, order.b)
+    if found != NULL and found.b == sequence:
+        put_number(out, <uint64_t>number + 1)
+        put_u64(out, found.a)
+        put_u64(out, order.c)
+        put_u64(out, order.a)
+        put_u64(out, order.b)
+
+
+cdef int image_keys(rota_handle *h, Image *image, rota_error *error) noexcept nogil:
+    """What each queue remembers of the keys of puts; nothing at all where there is none."""
+    cdef Stream *out = &image.keys
+    cdef rota_queue *queue
+    cdef uint64_t sequence = 0, last
+    cdef uint32_t number = 0
+    cdef int status
+    while number < h.control.queue_count:
+        if not stream_reserve(out, KEY_STEPS * KEY_BYTES):
+            return image_no_memory(error)
+        status = lock_enter(h, error)
+        if status != ROTA_OK:
+            return status
+        queue = queue_at(h, number)
+        last = 0
+        if queue != NULL:
+            sequence = queue.key_first if sequence < queue.key_first else sequence
+            last = sequence + KEY_STEPS if queue.key_next > sequence + KEY_STEPS else queue.key_next
+            while sequence < last:
+                put_key(h, out, number, sequence)
+                sequence += 1
+        if queue == NULL or sequence >= queue.key_next:
+            number += 1
+            sequence = 0
+        lock_leave(h)
+    if out.length:
+        if not stream_reserve(out, 1):
+            return image_no_memory(error)
+        put_byte(out, 0)
     return ROTA_OK

@@ -32,6 +32,7 @@ cdef PendingReceipt next_own(list journal, uint32_t queue):
         if type(entry) is PendingReceipt:
             receipt = entry
             if receipt.queue == queue and receipt.taken < receipt.made and not receipt.flags & ROTA_FRAME_DUE \
+                    and not receipt.has_key \
                     and (best is None or receipt.level > best.level):
                 best = receipt
     return best
@@ -85,6 +86,18 @@ cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1:
         last = receipt
     if last is not None:
         add_put(draft, last, first, count, flags)
+    return 0
+
+
+cdef int add_keys(Draft *draft, list journal) except -1:
+    """DEDUP operations of the puts that are left."""
+    cdef PendingReceipt receipt
+    for entry in journal:
+        if type(entry) is PendingReceipt:
+            receipt = entry
+            if receipt.has_key and receipt.made > receipt.taken:
+                draft_op(draft, ROTA_OP_DEDUP, ROTA_DEDUP_OWN_PUT, receipt.queue, receipt.first, receipt.key[0],
+                         receipt.key[1], NULL, 0)
     return 0
 
 

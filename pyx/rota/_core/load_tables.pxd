@@ -42,4 +42,5 @@ ctypedef struct Load:
 cdef int load_refuse(const char *what, rota_error *error) noexcept nogil
 cdef int load_blocks(Load *load, log_reader *reader, rota_error *error) noexcept nogil
 cdef int load_queues(Load *load, rota_error *error) noexcept nogil
+cdef int load_keys(Load *load, rota_error *error) noexcept nogil
 cdef int load_registrations(Load *load, rota_error *error) noexcept nogil

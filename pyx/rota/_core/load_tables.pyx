@@ -20,6 +20,7 @@ from engine.status cimport *
 
 from rota._core.apply cimport pages_for, queue_make
 from rota._core.control cimport pool_grow
+from rota._core.dedup cimport enter_key
 from rota._core.lane cimport queue_at
 from rota._core.registration cimport Registration, apply_register, registration_find, registration_set_tag
 from rota._core.walk cimport WALK_TRUSTED, log_commit, log_end, log_position, walk_begin, walk_next
@@ -195,4 +196,30 @@ cdef int load_registrations(Load *load, rota_error *error) noexcept nogil:
         if status != ROTA_OK:
             return status
         number = rota_image_number(&load.cursor)
+    return ROTA_OK
+
+
+cdef int load_keys(Load *load, rota_error *error) noexcept nogil:
+    """The keys of puts, of each queue in their order; an image of a repository that has none ends before them."""
+    cdef rota_image_cursor *cursor = &load.cursor
+    cdef rota_queue *queue
+    cdef uint64_t number, id, time_ns, a, b
+    cdef int status
+    if cursor.left == 0:
+        return ROTA_OK
+    number = rota_image_number(cursor)
+    while number:
+        id = rota_image_u64(cursor)
+        time_ns = rota_image_u64(cursor)
+        a = rota_image_u64(cursor)
+        b = rota_image_u64(cursor)
+        if cursor.failed or number > ROTA_QUEUE_COUNT_MAX:
+            return load_refuse("the key of a put cannot be", error)
+        status = provide(load.h, error)
+        if status != ROTA_OK:
+            return status
+        queue = queue_at(load.h, <uint32_t>(number - 1))
+        if queue != NULL and enter_key(load.h, queue, a, b, id, time_ns) != ROTA_OK:
+            return load_refuse("the key of a put finds no place", error)
+        number = rota_image_number(cursor)
     return ROTA_OK

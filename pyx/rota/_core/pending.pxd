@@ -23,6 +23,10 @@ cdef class PendingReceipt:
     cdef uint8_t flags       # of the frames
     cdef uint8_t is_answer   # to a request: never refused
     cdef uint8_t state
+    cdef uint8_t has_key     # with the digest of a dedup key
+    cdef uint64_t key[2]
+    cdef readonly bint duplicate
+    cdef PendingReceipt twin # of a duplicate: the put of this transaction with the same key
 
 cdef PendingReceipt new_pending(Store store, uint64_t serial, uint32_t queue, uint64_t created)
 cdef void drop_taken(Draft *draft, list journal) noexcept

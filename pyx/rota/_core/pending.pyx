@@ -30,7 +30,11 @@ cdef PendingReceipt new_pending(Store store, uint64_t serial, uint32_t queue, ui
 @cython.no_gc
 @cython.freelist(64)
 cdef class PendingReceipt:
-    """What a put in a transaction returned: ids and durability exist after the commit."""
+    """What a put in a transaction returned: ids and durability exist after the commit.
+
+    `duplicate`: a message with the same dedup key was there, in the queue or among the puts of the transaction: nothing
+    was added, and the rest is about that one.
+    """
 
     def __init__(self):
         raise TypeError("a pending receipt comes from a put in a transaction")
@@ -38,26 +42,32 @@ cdef class PendingReceipt:
     @property
     def count(self):
         """How many messages it stands for, without those that the transaction itself dequeued or killed."""
+        if self.twin is not None:
+            return self.twin.count
         return self.made - self.taken if self.state != UNDONE else 0
 
     @property
     def id(self):
         """The first id; None before the commit, and when nothing of it was committed."""
+        if self.twin is not None:
+            return self.twin.id
         return self.base_id if self.state == COMMITTED and self.made > self.taken else None
 
     @property
     def ids(self):
         """The ids, a range; None before the commit, and when nothing of it was committed."""
-        return None if self.id is None else range(self.base_id, self.base_id + self.made - self.taken)
+        return None if self.id is None else range(self.id, self.id + self.count)
 
     @property
     def visible(self):
         """Whether it was committed."""
-        return self.state == COMMITTED
+        return self.twin.visible if self.twin is not None else self.state == COMMITTED
 
     @property
     def durable(self):
         """Whether it survives power loss by now."""
+        if self.twin is not None:
+            return self.twin.durable
         if self.state != COMMITTED:
             return False
         self.store.check()

@@ -9,8 +9,11 @@ cdef class Receipt:
     cdef readonly uint64_t id
     cdef readonly uint64_t count
     cdef readonly uint64_t lsn
+    cdef readonly bint duplicate
 
 cdef Receipt new_receipt(Store store, uint64_t base_id, uint64_t count, uint64_t lsn)
+cdef Receipt finish(Store store, Draft *draft, uint32_t queue_number, uint64_t created, double deadline,
+                    object durability)
 cdef Receipt put_one(Store store, uint32_t queue, uint64_t created, bytes body, double deadline, object durability)
 cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body, bytes attributes, uint32_t priority, uint8_t flags,
                       double deadline, object durability)

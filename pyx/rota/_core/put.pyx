@@ -66,7 +66,8 @@ cdef int too_large(Store store, uint64_t size, bint single) except -1:
 cdef class Receipt:
     """What a put returned: the ids, and how safe they are by now.
 
-    `id` is the first one, `count` how many there are, `lsn` the position in the log behind the commit.
+    `id` is the first one, `count` how many there are, `lsn` the position in the log behind the commit.  `duplicate`: a
+    message with the same dedup key was there, so nothing was added and `id` is its.
     """
 
     def __init__(self):
@@ -117,8 +118,8 @@ cdef Receipt new_receipt(Store store, uint64_t base_id, uint64_t count, uint64_t
 
 cdef Receipt empty_receipt(Store store, object durability):
     """For a put of nothing, which depends on what it saw."""
-    cdef Receipt receipt = new_receipt(store, store.h.control.log.next_id, 0,
-                                       rota_load_acquire_u64(&store.h.control.tail_lsn))
+    cdef uint64_t tail = rota_load_acquire_u64(&store.h.control.tail_lsn)
+    cdef Receipt receipt = new_receipt(store, store.h.control.log.next_id, 0, tail)
     store.settle_durability(receipt.lsn, durability)
     return receipt
 
@@ -220,8 +221,8 @@ cdef int add_message(Store store, Draft *draft, uint32_t queue, object body, byt
     return 0
 
 
-cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body, bytes attributes, uint32_t priority, uint8_t flags,
-                      double deadline, object durability):
+cdef Receipt put_full(Store store, uint32_t queue, uint64_t created, object body, bytes attributes, uint32_t priority,
+                      uint8_t flags, double deadline, object durability):
     """One message with attributes, or one that is large, or not bytes."""
     cdef Draft draft
     draft_begin(&draft, store.h)
@@ -300,7 +301,6 @@ cdef Receipt put_list(Store store, uint32_t queue, uint64_t created, object bodi
     cdef bint plain = True
     cdef uint8_t *memory
     cdef Draft draft
-    cdef object body
     if count == 0:
         return empty_receipt(store, durability)
     data = total_of(items, &plain)

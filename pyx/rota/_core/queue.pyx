@@ -32,7 +32,6 @@ from rota._core.killing cimport kill_message
 from rota._core.lane cimport Found, find, queue_at, queue_live, queue_ready
 from rota._core.lock cimport LOCK_SLICE_NS, LOCK_SLICES, lock_leave, lock_refused, lock_slice, lock_taken, lock_try
 from rota._core.message cimport Message, fill_settle, new_message, submit_settle
-from rota._core.moving cimport draft_move
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
 from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
@@ -98,13 +97,15 @@ cdef class Queue:
             raise errors.NotFound(f"the queue {self.name!r} was destroyed", path=self.store.path)
         return queue
 
-    def put(self, body, key=None, headers=None, priority=0, delay=0.0, ttl=None, timeout=None, durability=None):
+    def put(self, body, key=None, headers=None, priority=0, delay=0.0, ttl=None, timeout=None, durability=None,
+            dedup=None):
         """Add one message and return its Receipt.
 
         `body` is bytes-like; `key` bytes or str; `headers` a dict; `priority` 0 to 9, higher first; `delay` and `ttl`
         in seconds; `timeout` in seconds is how long to wait for room (None: for ever); `durability` "sync",
-        "interval" or "none" overrides the repository's.  Raises Full, DiskFull, MessageTooLarge, QueueStopped,
-        LogFailed, OutcomeUnknown.
+        "interval" or "none" overrides the repository's.  `dedup` (bytes or str): where a message with that key was put
+        within the window of the queue, nothing is added, and the receipt is that one's, marked as `duplicate`.  Raises
+        Full, DiskFull, MessageTooLarge, QueueStopped, LogFailed, OutcomeUnknown.
         """
         cdef double deadline = -1.0
         self.store.check_writable()
@@ -112,6 +113,9 @@ cdef class Queue:
             deadline = deadline_of(timeout)
         if durability is not None:
             self.store.level_of(durability)
+        if dedup is not None:
+            from rota._core.once import put_once
+            return put_once(self, body, (key, headers, priority, delay, ttl), timeout, durability, dedup)
         if self.token_id is not None:
             with self.repository.transaction(None, durability, timeout) as transaction:
                 transaction.put(self, body, key, headers, priority, delay, ttl)
@@ -134,6 +138,11 @@ cdef class Queue:
         flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
         return put_full(self.store, self.number, self.created_lsn, body, encode_attributes(key, headers, due, expiry), priority, flags,
                         deadline, durability)
+
+    def forget(self, dedup, durability=None):
+        """Let the next put with this `dedup` add a message; whether one would have been a duplicate until now."""
+        from rota._core.once import forget_key
+        return forget_key(self, dedup, durability)
 
     def put_nowait(self, body):
         """put(body, timeout=0)."""
@@ -390,23 +399,8 @@ cdef class Queue:
 
     def redrive(self, ids, target=None):
         """Move messages (of an error queue) to the queue where they were first put, or to `target`, with new counts."""
-        cdef Draft draft
-        cdef uint64_t level = 0
-        self.store.check_writable()
-        moves = [(int(id), self.repository.home_of(self, int(id)) if target is None else target) for id in ids]
-        if not moves:
-            return 0
-        draft_begin(&draft, self.store.h)
-        try:
-            for id, queue in moves:
-                if (<Queue?>queue).store is not self.store:
-                    raise errors.StateError(f"the queue {queue.name!r} is one of another repository")
-                self.find_ref(id, &level)
-                draft_move(self.store.h, &draft, self.number, id, (<Queue?>queue).number, 0, ROTA_MOVE_REDRIVE)
-            submit_settle(self.store, &draft, None)
-        finally:
-            draft_end(&draft)
-        return len(moves)
+        from rota._core.redrive import redrive_messages
+        return redrive_messages(self, ids, target)
 
     cdef int change(self, uint8_t action) except -1:
         cdef Draft draft

@@ -27,11 +27,11 @@ from rota._core.batch cimport Batch
 from rota._core.draft cimport *
 from rota._core.fence cimport join_token, split_token
 from rota._core.journal cimport DEREGISTER, DROP, FOREIGN, KILL, OWN, REGISTER, TAG
-from rota._core.journal cimport add_puts, add_registrations, add_settlements, add_tags, changes, first_killed, holds
-from rota._core.journal cimport next_own
-from rota._core.journal cimport own_message, settle_entry, undo
+from rota._core.journal cimport add_keys, add_puts, add_registrations, add_settlements, add_tags, changes, first_killed
+from rota._core.journal cimport holds, next_own, own_message, settle_entry, undo
 from rota._core.killing cimport MESSAGE_LIVE, MESSAGE_UNKNOWN, locate
 from rota._core.message cimport Message
+from rota._core.once cimport KEY_OPERATIONS, known_receipt, with_key
 from rota._core.pending cimport COMMITTED, PENDING, PendingReceipt, new_pending
 from rota._core.put cimport add_message, commit_limit, new_receipt
 from rota._core.queue cimport Queue, under_token
@@ -152,7 +152,7 @@ cdef class Transaction:
 
         `where` as in Queue.get(); it is asked of committed messages only.
 
-        When none is ready it takes one that this transaction itself put there (not a delayed one, and not in a queue of
+        When none is ready it takes one that this transaction itself put there (not one that is delayed or has a dedup key, and not in a queue of
         order "strict" or "group"), the highest priority first.  Such a message has the id 0, since neither it nor the
         get of it will ever be seen by others.
         """
@@ -206,22 +206,30 @@ cdef class Transaction:
         self.journal.append(batch)
         return batch
 
-    def put(self, Queue queue, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None):
+    def put(self, Queue queue, body, key=None, headers=None, int priority=0, double delay=0.0, ttl=None, dedup=None):
         """Add a message that becomes visible with the commit; returns a PendingReceipt.
 
-        Arguments as in Queue.put().  Raises TransactionTooLarge, MessageTooLarge, and then nothing was added.
+        Arguments as in Queue.put(); the commit raises Conflict when the key `dedup` came meanwhile.  Raises
+        TransactionTooLarge, MessageTooLarge, and then nothing was added.
         """
         cdef uint64_t due = 0, expiry = 0
+        cdef uint64_t digest[2]
         cdef uint8_t flags = 0
         cdef bytes attributes = b""
+        cdef PendingReceipt known
         self.open()
         self.under(queue)
+        if dedup is not None:
+            known = known_receipt(queue, self.journal, dedup, digest)
+            if known is not None:
+                return known
         if delay != 0 or ttl is not None:
             due, expiry = moments(self.store.h.os.clock_wall_ns(self.store.h.os), delay, ttl)
             flags = (ROTA_FRAME_DUE if due else 0) | (ROTA_FRAME_EXPIRES if expiry else 0)
         if key is not None or headers is not None or flags:
             attributes = encode_attributes(key, headers, due, expiry)
-        return self.add(queue, body, attributes, priority, flags, 1 if flags else 0)
+        return with_key(self.add(queue, body, attributes, priority, flags,
+                                 KEY_OPERATIONS if dedup is not None else 1 if flags else 0), dedup, digest)
 
     cdef PendingReceipt add(self, Queue queue, object body, bytes attributes, int priority, uint8_t flags,
                             uint32_t operations):
@@ -411,24 +419,16 @@ cdef class Transaction:
         cdef list undone = self.journal[entries:]
         del self.journal[entries:]
         claims = undo(undone)
-        self.draft.message_count = message_count
-        self.draft.data_bytes = data_bytes
-        self.operations = operations
+        self.draft.message_count, self.draft.data_bytes, self.operations = message_count, data_bytes, operations
         give_back(self.store, claims, True, self.durability)
         return 0
 
     cdef int add_operations(self, bint by_id) except -1:
         cdef Draft *draft = &self.draft
-        draft.op_bytes = 0
-        draft.op_count = 0
-        draft.growing = 0
-        draft.settle_count = 0
-        draft.kill_count = 0
-        draft.registering = 0
-        draft.put_count = 0
-        draft.token_generation = draft.token_number = 0
+        draft_restart(draft)
         add_puts(draft, self.journal, self.any_taken)
         self.any_taken = False
+        add_keys(draft, self.journal)
         add_registrations(draft, self.journal, REGISTER)
         add_tags(draft, self.journal)  # before the settlements: what is taken is still there
         add_settlements(draft, self.journal, by_id)

@@ -1,0 +1,5 @@
+from collections.abc import Iterable
+
+from rota._core.queue import Queue
+
+def redrive_messages(queue: Queue, ids: Iterable[int], target: Queue | None) -> int: ...
