@@ -65,6 +65,7 @@ from rota.leaders import Elector, LeaderCareer, Leadership, lead
 from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
+from rota.saga import Saga, SagaPlan, SagaState, SagaStep
 from rota.server import Backoff, NotNow, Refused, Server
 from rota.statistics import (
     CoordinatorStatistics,
@@ -82,6 +83,7 @@ __all__ = [
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
     "Action", "Coordinator", "Guard", "RepeatProfile", "Turn",
     "Elector", "LeaderCareer", "Leadership", "LocalElector", "lead",
+    "Saga", "SagaPlan", "SagaState", "SagaStep",
     "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepeatShares",
     "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",

@@ -117,6 +117,7 @@ class Worker:
         self.queue = served.queue
         self.repository = served.queue.repository
         self._takes_transaction = _takes_two(served.handler)
+        self._answers_itself = bool(getattr(served.handler, "answers_itself", False))  # a saga, when it ends
         self._lock = threading.Lock()
         self._message: Message | None = None  # what the keeper keeps, under the lock
         self._begun = 0.0
@@ -214,7 +215,7 @@ class Worker:
         try:
             transaction.ack(message)
             waiting = waiting_for(message, self.repository)
-            if waiting is not None:
+            if waiting is not None and not (error is None and self._answers_itself):
                 queue, client, rid = waiting
                 attributes = encode_reply(client, rid, "ok" if error is None else "failed", error)
                 transaction.put_encoded(queue, answer, attributes, answer=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rota import producer as _producer
 from rota import registration as _registration
+from rota import saga as _saga
 from rota._core import directory as _directory
 from rota._core import queue as _queue
 from rota._core import transaction as _transaction
@@ -316,15 +317,8 @@ class Repository:
         """
         from rota.server import Server
 
-        server = Server(
-            self,
-            threads=threads,
-            processes=processes,
-            backoff=backoff,
-            keep=keep,
-            grace=grace,
-            durability=durability,
-        )
+        options: Any = {"keep": keep, "grace": grace, "durability": durability}
+        server = Server(self, threads=threads, processes=processes, backoff=backoff, **options)
         if (queue is None) != (handler is None):
             raise TypeError("a server is given a queue and its handler, or neither and handlers by handle()")
         if queue is not None and handler is not None:
@@ -332,6 +326,7 @@ class Repository:
         return server
 
     producer = _producer.producer
+    saga, sagas = _saga.saga, _saga.sagas
 
     def sync(self) -> None:
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""

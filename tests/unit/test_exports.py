@@ -47,6 +47,9 @@ CALLED = {
     "server": rota.Server,
     "backoff": rota.Backoff,
     "producer": rota.Producer,
+    "saga": rota.Saga,
+    "plan": rota.SagaPlan,
+    "step": rota.SagaStep,
     "cached": rota.CachedReceipt,
 }
 # What an object has besides, set when it is made.
@@ -56,6 +59,7 @@ ATTRIBUTES = {
     rota.Server: ("repository",),
     rota.Clerk: ("client", "repository", "window"),
     rota.Producer: ("queue",),
+    rota.SagaPlan: ("name", "max_attempts", "keep"),
     rota.Leadership: ("token", "identity", "stop", "lost"),
     rota.Elector: ("identity",),
     rota.LocalElector: ("repository", "name", "identity"),
