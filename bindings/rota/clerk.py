@@ -215,7 +215,7 @@ class Clerk(Connection):
             return True
 
     def _kill(self, first: Registration, replies: Queue, request: Request) -> bool:
-        """Kill, answer, and write the tag again, which a younger connection refuses: in one commit."""
+        """Kill, which answers, and write the tag again, which a younger connection refuses: in one commit."""
         answers = map(_request.reply_of, replies.find(key=self._encoded))
         if any(found is not None and found[1] == request.rid for found in answers):
             return False
@@ -228,8 +228,6 @@ class Clerk(Connection):
                 transaction.rollback()
                 return False
             transaction.tag(first, self._sent.encode(), of=False)
-            reply = _request.encode_reply(self._encoded, request.rid, "cancelled", "the client cancelled it")
-            transaction.put_encoded(replies, b"", reply, answer=True)
         return True
 
     # --- receiving ---------------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@
     X(FENCE_COMMITTED, "fence.committed")                                                                           \
     X(KILL_LOCATED, "kill.located")                                                                                 \
     X(KILL_APPLIED, "kill.applied")                                                                                 \
+    X(ANSWER_DRAFTED, "answer.drafted")                                                                             \
     X(SETTLE_ADMITTED, "settle.admitted")                                                                           \
     X(REAP_VERDICT, "reap.verdict")                                                                                 \
     X(REAP_COMMITTED, "reap.committed")                                                                             \

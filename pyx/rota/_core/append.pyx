@@ -30,7 +30,7 @@ from rota._core.holding cimport admit_settle, settle_claim
 from rota._core.index cimport admit_index
 from rota._core.lane cimport queue_at, queue_live
 from rota._core.registration cimport admit_registrations
-from rota._core.tombs cimport admit_kills
+from rota._core.tombs cimport admit_ends
 from rota._core.segment cimport SEGMENT_NAME_BYTES, segment_base, segment_header_write, segment_name
 
 
@@ -297,7 +297,7 @@ cdef int admit(rota_handle *h, Draft *draft, int space, Placed *placed, rota_err
         status = admit_queues(h, draft, error)
         if status != ROTA_OK:
             return status
-    status = admit_kills(h, draft, error) if draft.kill_count else ROTA_OK
+    status = admit_ends(h, draft, error) if draft.end_count else ROTA_OK
     if status == ROTA_OK and draft.registering:
         status = admit_registrations(h, draft, error)
     if status == ROTA_OK and draft.deduping:

@@ -59,7 +59,9 @@ ctypedef struct Draft:
     uint64_t put_created_size
     uint32_t put_count
     uint32_t deduping       # operations on keys that suppress duplicates
-    uint32_t kill_count     # KILL operations, which are admitted only if each of them ends a message
+    uint32_t answer_count   # the last messages: replies that the engine gives
+    uint64_t answer_data    # bytes of data before them
+    uint32_t end_count      # operations that kill or expire: admitted only if each of them ends a message
 
 cdef void draft_begin(Draft *draft, rota_handle *h) noexcept nogil
 cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, uint64_t id, uint64_t a, uint64_t b,

@@ -62,8 +62,12 @@ cdef void draft_reset(Draft *draft, rota_handle *h) noexcept nogil:
 
 
 cdef void draft_restart(Draft *draft) noexcept nogil:
-    """Forget its operations; its messages stay."""
-    draft.op_bytes = draft.op_count = draft.growing = draft.settle_count = draft.kill_count = 0
+    """Forget its operations, and the replies that they gave; its messages stay."""
+    if draft.answer_count:
+        draft.message_count -= draft.answer_count
+        draft.data_bytes = draft.answer_data
+        draft.answer_count = 0
+    draft.op_bytes = draft.op_count = draft.growing = draft.settle_count = draft.end_count = 0
     draft.registering = draft.deduping = draft.put_count = 0
     draft.token_generation = draft.token_number = 0
 
@@ -102,8 +106,8 @@ cdef int draft_op(Draft *draft, uint8_t kind, uint8_t detail, uint16_t queue, ui
     if kind != ROTA_OP_ACK and kind != ROTA_OP_ACK_LIST and kind != ROTA_OP_KILL and kind != ROTA_OP_EXPIRE \
             and kind != ROTA_OP_CHECKPOINT and not (kind == ROTA_OP_DEDUP and detail == ROTA_DEDUP_FORGET):
         draft.growing += 1
-    if kind == ROTA_OP_KILL:
-        draft.kill_count += 1
+    if kind == ROTA_OP_KILL or kind == ROTA_OP_EXPIRE or (kind == ROTA_OP_MOVE and detail == ROTA_MOVE_EXPIRED):
+        draft.end_count += 1
     if kind == ROTA_OP_DEDUP:
         draft.deduping += 1
     if kind == ROTA_OP_TAG or kind == ROTA_OP_REGISTER or kind == ROTA_OP_DEREGISTER:

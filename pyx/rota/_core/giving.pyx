@@ -12,6 +12,7 @@ from engine.atomics cimport *
 from engine.control cimport *
 from engine.handle cimport rota_handle
 
+from rota._core.answering cimport is_long
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
@@ -109,7 +110,10 @@ cdef int return_some(Store store, list shown, bint excused, object durability) e
     cdef object lost = None
     draft_begin(&draft, h)
     try:
-        for message in part:
+        for number, message in enumerate(part):
+            if is_long(h, &draft):
+                part = part[:number]
+                break
             if queue_at(h, message.run.queue) == NULL:
                 continue  # killed with its queue
             draft_back(h, &draft, queue_at(h, message.run.queue), message.id, <uint64_t>message.run.handouts + 1,
@@ -118,6 +122,8 @@ cdef int return_some(Store store, list shown, bint excused, object durability) e
             draft_settle(&draft, &settle)
         if draft.op_count:
             submit_settle(store, &draft, durability)
+    except errors.NotFound:
+        return 0  # the queue of a reply was destroyed meanwhile: again, without that reply
     except (errors.LeaseLost, errors.Killed) as error:
         lost = error
     finally:

@@ -22,7 +22,7 @@ cdef PendingReceipt next_own(list journal, uint32_t queue)
 cdef Message own_message(Store store, Draft *draft, object queue, PendingReceipt receipt)
 cdef int add_puts(Draft *draft, list journal, bint any_taken) except -1
 cdef int add_keys(Draft *draft, list journal) except -1
-cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1
+cdef int add_settlements(Store store, Draft *draft, list journal, bint by_id) except -1
 cdef int add_registrations(Draft *draft, list journal, int wanted) except -1
 cdef int add_tags(Draft *draft, list journal) except -1
 cdef bint changes(list journal, object registration, int wanted) except -1

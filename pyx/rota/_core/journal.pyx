@@ -13,6 +13,7 @@ from engine.control cimport *
 from engine.format cimport *
 from engine.handle cimport rota_handle
 
+from rota._core.answering cimport draft_answer
 from rota._core.batch cimport Batch
 from rota._core.draft cimport *
 from rota._core.giving cimport claimed_again
@@ -101,7 +102,7 @@ cdef int add_keys(Draft *draft, list journal) except -1:
     return 0
 
 
-cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
+cdef int add_settlements(Store store, Draft *draft, list journal, bint by_id) except -1:
     cdef Message message
     cdef Settle settle
     cdef object claimed
@@ -111,6 +112,7 @@ cdef int add_settlements(Draft *draft, list journal, bint by_id) except -1:
         if type(entry) is tuple:
             if <int>(<tuple>entry)[0] == KILL:
                 draft_op(draft, ROTA_OP_KILL, 0, entry[1], entry[2], 0, 0, NULL, 0)
+                draft_answer(store.h, draft, entry[1], entry[2], ROTA_REPLY_CANCELLED)
             if <int>(<tuple>entry)[0] != FOREIGN:
                 continue
             claimed = (<tuple>entry)[1]

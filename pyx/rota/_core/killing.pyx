@@ -19,6 +19,7 @@ from engine.format cimport *
 from engine.pool cimport *
 from engine.status cimport *
 
+from rota._core.answering cimport draft_answer
 from rota._core.draft cimport *
 from rota._core.lane cimport Found, find, find_in_lane, queue_at
 from rota._core.lock cimport lock_leave, lock_slice
@@ -102,9 +103,10 @@ cdef object kill_message(Store store, uint32_t queue, str name, uint64_t id):
         draft_begin(&draft, store.h)
         try:
             draft_op(&draft, ROTA_OP_KILL, 0, <uint16_t>where, id, 0, 0, NULL, 0)
+            draft_answer(store.h, &draft, where, id, ROTA_REPLY_CANCELLED)
             submit_settle(store, &draft, "sync")
-        except errors.Conflict:
-            continue  # it ended, or was moved: look again
+        except (errors.Conflict, errors.NotFound):
+            continue  # it ended, or was moved, or a queue was destroyed: look again
         finally:
             draft_end(&draft)
         return True

@@ -271,21 +271,24 @@ cdef class Message:
         if queue_at(h, self.run.queue) == NULL:
             self.state = SETTLED
             raise errors.Killed(f"message {self.id} was killed with its queue", path=self.store.path)
-        draft_begin(&draft, h)
-        try:
-            draft_back(h, &draft, queue_at(h, self.run.queue), self.id, <uint64_t>self.run.handouts + 1,
-                       <uint64_t>self.run.excused + excused, due, False)
-            fill_settle(&settle, &self.run, self.id, self.id, 1, False)
-            draft_settle(&draft, &settle)
-            submit_settle(self.store, &draft, None)
-            self.state = SETTLED
-            if queue_at(h, self.run.queue) != NULL:
-                queue_at(h, self.run.queue).nacks += 1
-        except errors.Killed:
-            self.state = SETTLED
-            raise
-        finally:
-            draft_end(&draft)
+        while self.state == CLAIMED:
+            draft_begin(&draft, h)
+            try:
+                draft_back(h, &draft, queue_at(h, self.run.queue), self.id, <uint64_t>self.run.handouts + 1,
+                           <uint64_t>self.run.excused + excused, due, False)
+                fill_settle(&settle, &self.run, self.id, self.id, 1, False)
+                draft_settle(&draft, &settle)
+                submit_settle(self.store, &draft, None)
+                self.state = SETTLED
+                if queue_at(h, self.run.queue) != NULL:
+                    queue_at(h, self.run.queue).nacks += 1
+            except errors.NotFound:
+                continue  # the queue of its reply was destroyed meanwhile
+            except errors.Killed:
+                self.state = SETTLED
+                raise
+            finally:
+                draft_end(&draft)
         return 0
 
     def extend(self, double seconds):

@@ -75,20 +75,28 @@ cdef uint64_t place_of(rota_handle *h, uint32_t source, uint64_t id, bint locked
     return word
 
 
-cdef bint terms_for(rota_handle *h, uint32_t source, uint64_t id, const rota_queue *target,
-                    rota_terms *terms) noexcept nogil:
-    """The terms of a message in the index of that queue.  One that is copied meanwhile is looked for again; the lock,
-    which the caller may have to wait for with the GIL, is the last resort."""
-    cdef uint8_t attributes[65536]
-    cdef rota_frame frame
+cdef bint message_attributes(rota_handle *h, uint32_t source, uint64_t id, rota_frame *frame,
+                             uint8_t *attributes) noexcept nogil:
+    """The attributes (at most 64 KiB) of a live message of that queue; the lock is not held.  One that is copied
+    meanwhile is looked for again; the lock, which the caller may have to wait for with the GIL, is the last resort."""
     cdef uint64_t word
     cdef int i
     for i in range(LOOKS):
         word = place_of(h, source, id, i == LOOKS - 1)
-        if word and frame_attributes(h, word, &frame, attributes) and frame_is(h, word, &frame, id):
-            queue_terms(h, target, attributes, frame.attribute_bytes, terms)
+        if word and frame_attributes(h, word, frame, attributes) and frame_is(h, word, frame, id):
             return True
     return False
+
+
+cdef bint terms_for(rota_handle *h, uint32_t source, uint64_t id, const rota_queue *target,
+                    rota_terms *terms) noexcept nogil:
+    """The terms of a message in the index of that queue."""
+    cdef uint8_t attributes[65536]
+    cdef rota_frame frame
+    if not message_attributes(h, source, id, &frame, attributes):
+        return False
+    queue_terms(h, target, attributes, frame.attribute_bytes, terms)
+    return True
 
 
 cdef int draft_move(rota_handle *h, Draft *draft, uint32_t source, uint64_t id, uint32_t target, uint64_t counts,

@@ -35,7 +35,7 @@ from rota._core.message cimport Message, fill_settle, new_message, submit_settle
 from rota._core.reading cimport Reading
 from rota._core.reading cimport read_slot
 from rota._core.put cimport Receipt, put_full, put_list, put_one, put_rows
-from rota._core.reap cimport reap_dead, sweep_expired, wake_draft
+from rota._core.reap cimport reap_dead, wake_draft
 from rota._core.listing cimport list_ids
 from rota._core.store cimport Store, deadline_of, now
 from rota._core.waiting cimport claim_attempt, others_hold, wait_ready

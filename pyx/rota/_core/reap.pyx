@@ -1,4 +1,4 @@
-"""Messages that come back: by a dead owner, by the end of a lease, by expiry.  One code for the living and the open.
+"""Messages that come back: by a dead owner, by the end of a lease.  One code for the living and the open.
 
 What holds:
 
@@ -6,8 +6,8 @@ What holds:
    suspects; those never shown go back uncounted and unlogged.
 2. The verdict is written into each record before the commit and a repeat uses it; counts are absolute, taken from the
    record; a message that came back already is no member any more (claim.pyx), so a repeat changes nothing.
-3. A message whose attempts are used up moves to its error queue in the same commit; when that queue cannot take it,
-   it is parked: kept, not handed out, never dropped.
+3. A message whose attempts are used up moves to its error queue in the same commit, which answers a request; when that
+   queue cannot take it, it is parked: kept, not handed out, never dropped, and not answered yet.
 4. An owner is dead only when its byte of the lock file can be locked.  The lock is of the open file, so threads of one
    handle would share it: one of them reaps at a time, or a late one would clear the slot of its next owner.
 """
@@ -24,6 +24,7 @@ from engine.pool cimport *
 from engine.scan cimport rota_op_begin, rota_op_cursor, rota_op_next
 from engine.status cimport *
 
+from rota._core.answering cimport draft_answer, is_long
 from rota._core.append cimport Placed, SPACE_SETTLE
 from rota._core.clean cimport reclaim
 from rota._core.holding cimport (RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of,
@@ -91,7 +92,8 @@ cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id
     counts = handouts | excused << 32
     if queue.options.max_attempts and handouts - excused >= queue.options.max_attempts:
         if takes_errors(h, queue, queue.options.error_queue):
-            return draft_move(h, draft, queue.number, id, queue.options.error_queue, counts, ROTA_MOVE_ATTEMPTS)
+            draft_move(h, draft, queue.number, id, queue.options.error_queue, counts, ROTA_MOVE_ATTEMPTS)
+            return draft_answer(h, draft, queue.number, id, ROTA_REPLY_FAILED)
         detail |= 2
     return draft_op(draft, ROTA_OP_RETURN, detail, queue.number, id, counts, due_ns, NULL, 0)
 
@@ -200,6 +202,8 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
     settle.count = 1
     settle.reaper = 1
     for i in range(count):
+        if is_long(h, &draft):
+            break
         draft_back(h, &draft, queue, ids[i], handouts, excused, 0, suspect)
         settle.first_id = ids[i]
         settle.last_id = ids[i]
@@ -400,61 +404,3 @@ cdef int release_own(rota_handle *h, rota_error *error) noexcept nogil:
             if status != ROTA_OK:
                 return status
     return ROTA_OK
-
-
-cdef int sweep_expired(rota_handle *h, rota_queue *queue, uint32_t *expired, rota_error *error) noexcept nogil:
-    """End the expired messages that nobody holds, at most 1000: to the error queue if there is one."""
-    cdef uint64_t now_ns = h.os.clock_wall_ns(h.os)
-    cdef rota_lane *lane
-    cdef rota_page *page
-    cdef rota_slot *slot
-    cdef rota_record *record
-    cdef Draft draft
-    cdef Placed placed
-    cdef Found found
-    cdef uint64_t ids[1000]
-    cdef uint32_t level, number, i, count = 0
-    cdef int status = lock_enter(h, error)
-    if status != ROTA_OK:
-        return status
-    if h.control.log.time_ns > now_ns:
-        now_ns = h.control.log.time_ns
-    for level in range(10):
-        lane = &queue.lanes[level]
-        number = lane.head
-        while number and count < 1000:
-            page = rota_page_at(h, number)
-            if page.kind != ROTA_PAGE_CHUNK:
-                break
-            if page.min_expiry_ns <= now_ns:
-                for i in range(chunk_count(lane, number, page)):
-                    slot = rota_page_slot(page, i)
-                    if count >= 1000 or not rota_slot_live(slot.word) \
-                            or not rota_slot_flags(slot.word) & ROTA_SLOT_EXPIRES:
-                        continue
-                    found.page, found.number, found.index = page, number, i
-                    found.slot, found.lane, found.queue, found.level = slot, lane, queue, level
-                    record = rota_table_find(h, &h.control.tables[ROTA_TABLE_EXPIRY], slot.id)
-                    if record == NULL or record.a > now_ns or rota_slot_flags(slot.word) & ROTA_SLOT_CLAIMED \
-                            or (rota_slot_state(slot.word) == ROTA_SLOT_FRESH and not ahead_of_cursor(h, &found)):
-                        continue
-                    ids[count] = slot.id
-                    count += 1
-            number = page.next
-    lock_leave(h)
-    expired[0] = count
-    if count == 0:
-        return ROTA_OK
-    draft_begin(&draft, h)
-    if takes_errors(h, queue, queue.options.error_queue):
-        for i in range(count):
-            draft_move(h, &draft, queue.number, ids[i], queue.options.error_queue, 0, ROTA_MOVE_EXPIRED)
-    else:
-        draft_op(&draft, ROTA_OP_EXPIRE, 0, queue.number, 0, count, 0, ids, count * 8)
-    status = draft_seal(&draft)
-    if status == ROTA_OK:
-        status = append_settling(h, &draft, False, &placed, error)
-    if status == ROTA_OK:
-        wake_draft(h, &draft)
-    draft_end(&draft)
-    return status

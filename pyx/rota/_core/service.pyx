@@ -31,7 +31,8 @@ from rota._core.clean cimport reclaim
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_enter, lock_leave
 from rota._core.provide cimport append_mark, append_provide
-from rota._core.reap cimport reap_dead, reap_leases, sweep_expired, wake_queue
+from rota._core.expiring cimport sweep_expired
+from rota._core.reap cimport reap_dead, reap_leases, wake_queue
 from rota._core.sync cimport sync_prepare, sync_to
 
 cdef enum:

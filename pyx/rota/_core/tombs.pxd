@@ -24,4 +24,4 @@ cdef inline uint64_t killed_between(const rota_handle *h, uint64_t first_id, uin
     return 0
 
 cdef void apply_kill(rota_handle *h, const rota_op *op) noexcept nogil
-cdef int admit_kills(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil
+cdef int admit_ends(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil

@@ -10,7 +10,8 @@ What holds:
    holds nothing more is free.  While the lanes are rebuilt there are no claims to change: their owners are dead.
 """
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from engine.control cimport *
 from engine.failpoint cimport *
@@ -65,17 +66,45 @@ cdef void apply_kill(rota_handle *h, const rota_op *op) noexcept nogil:
     rota_failpoint(h.failpoints, ROTA_AT_KILL_APPLIED)
 
 
-cdef int admit_kills(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil:
-    """Whether each message that is to be killed lives where the operation says."""
+cdef bint is_free(rota_handle *h, const rota_queue *queue, uint64_t id) noexcept nogil:
+    """Whether it lives there and nobody holds it."""
+    cdef Found found
+    if queue == NULL or not find(h, <rota_queue *>queue, id, &found) or not rota_slot_live(found.slot.word):
+        return False
+    if rota_slot_state(found.slot.word) == ROTA_SLOT_FRESH:
+        return ahead_of_cursor(h, &found)
+    return not rota_slot_flags(found.slot.word) & ROTA_SLOT_CLAIMED
+
+
+cdef int admit_expiry(rota_handle *h, const rota_op *op, const uint8_t *extra, rota_error *error) noexcept nogil:
+    """EXPIRE, or a MOVE of what expired: all of them are free."""
+    cdef rota_queue *queue = queue_at(h, op.queue)
+    cdef uint64_t id = op.id, count = op.a if op.kind == ROTA_OP_EXPIRE else 1, i
+    for i in range(count):
+        if op.kind == ROTA_OP_EXPIRE:
+            memcpy(&id, extra + 8 * i, 8)
+        if not is_free(h, queue, id):
+            return rota_fail_compared(error, ROTA_CONFLICT, NULL, 0, id, 0,
+                                      "the message that expired ended, moved or is held; nothing was changed")
+    return ROTA_OK
+
+
+cdef int admit_ends(rota_handle *h, const Draft *draft, rota_error *error) noexcept nogil:
+    """Whether each message that is to be killed lives where the operation says, and each that expired is free."""
     cdef rota_op_cursor cursor
     cdef rota_op op
     cdef const uint8_t *extra
     cdef rota_queue *queue
     cdef Found found
+    cdef int status
     rota_op_begin(&cursor, draft.bytes, <rota_commit_header *>draft.bytes)
     cursor.left = draft.op_bytes
     cursor.count = draft.op_count
     while rota_op_next(&cursor, &op, &extra):
+        if op.kind == ROTA_OP_EXPIRE or (op.kind == ROTA_OP_MOVE and op.detail == ROTA_MOVE_EXPIRED):
+            status = admit_expiry(h, &op, extra, error)
+            if status != ROTA_OK:
+                return status
         if op.kind != ROTA_OP_KILL:
             continue
         queue = queue_at(h, op.queue)

@@ -431,7 +431,7 @@ cdef class Transaction:
         add_keys(draft, self.journal)
         add_registrations(draft, self.journal, REGISTER)
         add_tags(draft, self.journal)  # before the settlements: what is taken is still there
-        add_settlements(draft, self.journal, by_id)
+        add_settlements(self.store, draft, self.journal, by_id)
         add_registrations(draft, self.journal, DEREGISTER)
         if self.token_generation | self.token_number:  # else that of what it settles
             draft.token_generation = self.token_generation
@@ -479,7 +479,7 @@ cdef class Transaction:
                     f"the transaction takes {draft.length} bytes, and a commit of this repository at most "
                     f"{commit_limit(self.store)}: use several", path=self.store.path)
             space = SPACE_SETTLE if draft.message_count == 0 else \
-                SPACE_ANSWER if draft.settle_count or draft.kill_count else SPACE_PUT
+                SPACE_ANSWER if draft.settle_count or draft.end_count else SPACE_PUT
             again = self.store.submit(draft, space, placed, deadline)
             by_id = True
         return 1
@@ -488,7 +488,7 @@ cdef class Transaction:
         cdef PendingReceipt receipt
         self.base_id = base_id
         self.end_lsn = lsn
-        self.message_count = self.draft.message_count
+        self.message_count = self.draft.message_count - self.draft.answer_count
         self.state = DONE
         for entry in self.journal:
             if type(entry) is PendingReceipt:

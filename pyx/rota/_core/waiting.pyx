@@ -23,7 +23,8 @@ from rota._core.choosing cimport claim_chosen
 from rota._core.claim cimport claim_locked
 from rota._core.lane cimport queue_ready
 from rota._core.lock cimport lock_leave
-from rota._core.reap cimport reap_dead, sweep_expired
+from rota._core.expiring cimport sweep_expired
+from rota._core.reap cimport reap_dead
 from rota._core.store cimport now
 
 cdef enum:
