@@ -62,6 +62,7 @@ from rota.errors import (
 )
 from rota.expressions import Expression, Field, header, key
 from rota.leaders import Elector, LeaderCareer, Leadership, lead
+from rota.outside import SqlMemory
 from rota.producer import Producer
 from rota.registration import LastOperation, Registration
 from rota.repository import Durability, Repository, open
@@ -83,7 +84,7 @@ __all__ = [
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
     "Action", "Coordinator", "Guard", "RepeatProfile", "Turn",
     "Elector", "LeaderCareer", "Leadership", "LocalElector", "lead",
-    "Saga", "SagaPlan", "SagaState", "SagaStep",
+    "Saga", "SagaPlan", "SagaState", "SagaStep", "SqlMemory",
     "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepeatShares",
     "RepositoryStatistics",
     "ClosedError", "Conflict", "Corrupt", "DiskFull", "Empty", "Fenced", "FileSystemRefused", "ForeignFiles",
