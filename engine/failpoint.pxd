@@ -20,6 +20,7 @@ cdef extern from "rota/failpoint.h" nogil:
         ROTA_AT_KILL_LOCATED
         ROTA_AT_KILL_APPLIED
         ROTA_AT_ANSWER_DRAFTED
+        ROTA_AT_REASON_KEPT
         ROTA_AT_SETTLE_ADMITTED
         ROTA_AT_REAP_VERDICT
         ROTA_AT_REAP_COMMITTED

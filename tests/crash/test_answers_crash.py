@@ -155,3 +155,45 @@ def test_two_sweeps_of_what_expired_answer_once(directory: pathlib.Path) -> None
         assert (len(repo.queue("orders")), len(repo.queue("orders.errors"))) == (0, 1)
         child.send("end")
         child.finish()
+
+
+# --- reasons ---------------------------------------------------------------------------------------------------------
+
+
+def return_until_killed(link: Link, path: pathlib.Path, point: str, nth: int) -> None:
+    with rota.open(path, **OPTIONS) as repo:
+        message = repo.queue("plain").get(timeout=0)
+        assert message.body == b"x"
+        platform.arm_from(f"{point}=kill@{nth}")
+        message.nack(reason="no seat")
+        link.send("not killed")
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a survivor", "alone"])
+@pytest.mark.parametrize(("point", "nth"), [("reason.kept", 1), *((point, n) for point in POINTS[1:] for n in (1, 2))])
+def test_a_death_while_a_message_is_returned_with_a_reason(
+    directory: pathlib.Path, point: str, nth: int, beside: bool
+) -> None:
+    """It is there once, with one attempt counted, whether by the return or by the death, and its reason or none."""
+    path = directory / "r"
+    repo = prepare(path)
+    queue = repo.queue("plain")
+    queue.put(b"x")
+    if not beside:
+        repo.close()
+    with Child(return_until_killed, path, point, nth) as child:
+        with pytest.raises(Died):
+            child.receive()
+        assert child.wait() == -signal.SIGKILL
+    if not beside:
+        repo = rota.open(path, **OPTIONS)
+        queue = repo.queue("plain")
+    with repo:
+        message = queue.get(timeout=5)
+        assert (message.body, message.attempts) == (b"x", 2)
+        is_kept = nth == 2 or point in ("reason.kept", "append.published", "append.applying", "append.applied")
+        # Copied and not published: a recovery of the log finds it whole.
+        is_kept = is_kept or (point == "append.copied" and not beside)
+        assert message.error == ("no seat" if is_kept else None)
+        message.ack()
+        assert len(queue) == 0

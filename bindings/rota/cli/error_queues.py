@@ -80,6 +80,7 @@ def error_record(name: str, message: rota.Message, figures: Sequence[rota.QueueS
         "error_queue": name,
         "from": homes[0].name if len(homes) == 1 else None,
         "why": reason(message, homes),
+        "error": message.error,
         **record,
     }
 
@@ -98,7 +99,7 @@ def error_row(record: dict[str, Any]) -> tuple[str, ...]:
         printable(record["error_queue"], 30),
         str(record["id"]),
         "-" if record["from"] is None else printable(record["from"], 30),
-        record["why"],
+        record["why"] if record["error"] is None else printable(f"{record['why']}: {record['error']}", 60),
         str(record["attempts"]),
         age_figure(record["enqueued_at"]),
         "-" if record["key"] is None else shown(record["key"], 20),

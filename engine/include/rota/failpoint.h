@@ -53,6 +53,7 @@
     X(KILL_LOCATED, "kill.located")                                                                                 \
     X(KILL_APPLIED, "kill.applied")                                                                                 \
     X(ANSWER_DRAFTED, "answer.drafted")                                                                             \
+    X(REASON_KEPT, "reason.kept")                                                                                   \
     X(SETTLE_ADMITTED, "settle.admitted")                                                                           \
     X(REAP_VERDICT, "reap.verdict")                                                                                 \
     X(REAP_COMMITTED, "reap.committed")                                                                             \

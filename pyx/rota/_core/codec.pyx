@@ -187,6 +187,12 @@ def key_of(bytes data):
     return found.get(ROTA_ATTRIBUTE_KEY_BYTES)
 
 
+def error_of(bytes data):
+    """Why the message failed, as the attributes say, or None."""
+    found = decode_attributes(data).get(ROTA_ATTRIBUTE_ERROR)
+    return None if found is None else found.decode("utf-8", "replace")
+
+
 def headers_of(bytes data):
     """The headers in the attributes, a new dict."""
     return decode_headers(decode_attributes(data).get(ROTA_ATTRIBUTE_HEADERS, b""))

@@ -25,6 +25,7 @@ cdef class Message:
     cdef int load(self, bint mark) except -1
     cdef int find_time(self) except -1
     cdef int claimed(self) except -1
+    cdef int note(self, str reason) except -1
     cdef int back(self, object delay, uint64_t excused) except -1
 
 cdef int fill_settle(Settle *settle, const Run *run, uint64_t first_id, uint64_t last_id, uint32_t count,

@@ -27,6 +27,7 @@ from rota._core.lease cimport extend, mark_shown
 from rota._core.draft cimport *
 from rota._core.lane cimport queue_at
 from rota._core.lock cimport lock_leave, lock_slice
+from rota._core.noting cimport keep_reason
 from rota._core.reading cimport Reading, read_slot
 from rota._core.reap cimport draft_back, wake_draft, wake_queue
 from rota._core.store cimport Store, now
@@ -34,7 +35,7 @@ from rota._core.store cimport Store, now
 from rota import errors
 
 import logging
-from rota._core.codec import headers_of, key_of, put_at
+from rota._core.codec import error_of, headers_of, key_of, put_at
 
 _log = logging.getLogger("rota")
 
@@ -164,6 +165,13 @@ cdef class Message:
         return headers_of(self._attributes) if self._attributes is not None else {}
 
     @property
+    def error(self):
+        """Why it was returned last, as nack(reason=) said, or what a reply says of its request; None: nobody said."""
+        if self._body is None:
+            self.load(True)
+        return error_of(self._attributes) if self._attributes is not None else None
+
+    @property
     def attempts(self):
         """Hand-outs that count, this one included: 1 at first sight."""
         return self.run.handouts - self.run.excused + (1 if self.state != LOOKED_AT else 0)
@@ -247,10 +255,28 @@ cdef class Message:
 
     def nack(self, delay=0.0, reason=None):
         """Give it back, the attempt counts: at its old place, after `delay` seconds, or to the error queue when its
-        attempts are used up.  Raises LeaseLost, Killed."""
-        if reason is not None:
+        attempts are used up.
+
+        `reason`, a text, is kept with the message, at most 4096 bytes of it: see `error`.  Raises LeaseLost, Killed."""
+        if reason is not None and self.claimed():
             _log.info("message %d of %r returned: %s", self.id, self.queue.name, reason)
+            self.note(reason)
         self.back(delay, 0)
+
+    cdef int note(self, str reason) except -1:
+        cdef Settle settle
+        if self._body is None:
+            self.load(False)
+        if self._time_ns == 0:
+            self.find_time()
+        fill_settle(&settle, &self.run, self.id, self.id, 0, False)
+        try:
+            self._attributes = keep_reason(self.store, &settle, self._body, self._attributes or b"", self._time_ns,
+                                           reason)
+        except errors.Killed:
+            self.state = SETTLED
+            raise
+        return 0
 
     def release(self, delay=0.0):
         """Give it back; it was not the message's fault, so the attempt does not count.  Raises LeaseLost, Killed."""
