@@ -61,6 +61,13 @@ cdef extern from "rota/failpoint.h" nogil:
         ROTA_AT_DETACH_SLOT
         ROTA_AT_FAILED_WORD
         ROTA_AT_FAILED_FILE
+        ROTA_AT_LIMIT_CHOSEN
+        ROTA_AT_LIMIT_BUSY
+        ROTA_AT_LIMIT_NAMED
+        ROTA_AT_LIMIT_FILLED
+        ROTA_AT_LIMIT_TAKEN
+        ROTA_AT_LIMIT_CREATED
+        ROTA_AT_LIMIT_REBOOTED
         ROTA_AT_WAKE_BEFORE
         ROTA_AT_WAIT_BEGIN
         ROTA_AT_WAIT_SPINNING

@@ -16,6 +16,7 @@ from __future__ import annotations
 from rota._core import finding as _finding  # noqa: F401  (puts itself behind find() and get(where=))
 from rota._core.batch import Batch
 from rota._core.coordinator import Coordinator, Guard
+from rota._core.limiter import Limiter
 from rota._core.lot import CachedReceipt
 from rota._core.message import Message
 from rota._core.pending import PendingReceipt
@@ -82,7 +83,7 @@ __all__ = [
     "Backoff", "Batch", "CachedReceipt", "Clerk", "ClerkState", "Device", "Durability", "Expression", "Field",
     "LastOperation", "Message", "NotNow", "PendingReceipt", "Producer", "Queue", "Receipt", "Refused", "Registration",
     "Reply", "ReplyStatus", "Repository", "Savepoint", "Server", "Session", "Transaction", "header", "key", "open",
-    "Action", "Coordinator", "Guard", "RepeatProfile", "Turn",
+    "Action", "Coordinator", "Guard", "Limiter", "RepeatProfile", "Turn",
     "Elector", "LeaderCareer", "Leadership", "LocalElector", "lead",
     "Saga", "SagaPlan", "SagaState", "SagaStep", "SqlMemory",
     "CoordinatorStatistics", "ProducerStatistics", "QueueStatistics", "Recovery", "RepeatShares",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
+from rota import limiter as _limiter
 from rota import producer as _producer
 from rota import registration as _registration
 from rota import saga as _saga
@@ -327,6 +328,7 @@ class Repository:
 
     producer = _producer.producer
     saga, sagas = _saga.saga, _saga.sagas
+    limiter = _limiter.limiter
 
     def sync(self) -> None:
         """Return when everything that is visible now is durable.  Raises OutcomeUnknown, LogFailed."""

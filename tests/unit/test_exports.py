@@ -36,6 +36,7 @@ CALLED = {
     "last": rota.LastOperation,
     "coordinator": rota.Coordinator,
     "guard": rota.Guard,
+    "limiter": rota.Limiter,
     "profile": rota.RepeatProfile,
     "clerk": rota.Clerk,
     "session": rota.Session,

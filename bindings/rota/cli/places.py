@@ -21,7 +21,7 @@ from rota.cli.text import printable
 
 VARIABLE = "ROTA_DIR"
 COMMIT_BYTES = 1 << 20
-FILES = {"manifest", "seg", "control", "claims", "lock", "failed"}
+FILES = {"manifest", "seg", "control", "claims", "lock", "failed", "limiter"}
 TRACES = ("manifest", "seg.")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

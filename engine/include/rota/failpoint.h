@@ -94,6 +94,13 @@
     X(DETACH_SLOT, "detach.slot")                                                                                   \
     X(FAILED_WORD, "failed.word")                                                                                   \
     X(FAILED_FILE, "failed.file")                                                                                   \
+    X(LIMIT_CHOSEN, "limit.chosen")                                                                                 \
+    X(LIMIT_BUSY, "limit.busy")                                                                                     \
+    X(LIMIT_NAMED, "limit.named")                                                                                   \
+    X(LIMIT_FILLED, "limit.filled")                                                                                 \
+    X(LIMIT_TAKEN, "limit.taken")                                                                                   \
+    X(LIMIT_CREATED, "limit.created")                                                                               \
+    X(LIMIT_REBOOTED, "limit.rebooted")                                                                             \
     X(WAKE_BEFORE, "wake.before")                                                                                   \
     X(WAIT_BEGIN, "wait.begin")                                                                                     \
     X(WAIT_SPINNING, "wait.spinning")                                                                               \
