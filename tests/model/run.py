@@ -19,6 +19,7 @@ from tests.model.explore import Model, Result, search
 from tests.model.failed_model import FailedModel
 from tests.model.fence_model import FenceModel
 from tests.model.leader_model import LeaderModel
+from tests.model.limit_model import LimitModel
 from tests.model.log_model import LogModel
 from tests.model.range_model import RangeModel
 from tests.model.replay_model import ReplayModel
@@ -39,6 +40,7 @@ MODELS: dict[str, type[Model[Any]]] = {
     "fence": FenceModel,
     "wake": WakeModel,
     "dedup": DedupModel,
+    "limit": LimitModel,
 }
 
 HEADS = (

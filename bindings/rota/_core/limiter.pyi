@@ -6,6 +6,7 @@ from rota._core.store import Store
 from rota.repository import Repository
 
 def check_rate(rate: float | None, burst: float | None) -> None: ...
+
 @final
 class Limiter:
     def __init__(

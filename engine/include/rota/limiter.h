@@ -12,7 +12,8 @@
  *     when its time is over, with a later time. So a swap that succeeds was made under the name that was read
  *     between the load and it.
  *  3. Slots pass under the lock only. `filling` names the slot, `due` is ROTA_LIMIT_BUSY while the name changes, so
- *     who reads it then comes to the lock; the next owner after a death frees the slot (tests/model, limit).
+ *     who reads it then comes to the lock; the next owner after a death frees the slot. The clock is read under the
+ *     lock: a time from before could lie before the end of the key's last slot (tests/model, limit).
  *  4. A slot whose time is over means what no slot means, a full bucket: so idle keys need no room and no cleaner.
  *  5. Interval and burst are a word each, read at every call: whatever two of them meet, each was valid.
  */

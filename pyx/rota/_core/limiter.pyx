@@ -53,6 +53,7 @@ cdef class Limiter:
 
     A token bucket: `rate` is cost per second, `burst` how much may come at once after a pause.  Who comes too early
     waits, in the order of the calls; nothing is dropped.  Each key has a bucket of its own, so has no key.
+    `name` and `repository` say which limiter it is.
     """
 
     def __cinit__(self):
@@ -109,6 +110,7 @@ cdef class Limiter:
             self.map_file(fd, name)
             self.begin_boot()
         finally:
+            os.unlock_range(os, fd, 0, 1)  # a mapping keeps the open file, and the lock with it
             os.close(os, fd)
         return 0
 
@@ -198,7 +200,7 @@ cdef class Limiter:
         if not rota_limit_ask(self.file, now_ns, cost, patience, turn):
             if not cost > 0:
                 raise ValueError(f"a cost is above 0, not {cost!r}")
-            if not cost <= self.burst:
+            if self.burst > 0 and not cost <= self.burst:
                 raise ValueError(f"a cost of {cost!r} is more than the burst of {self.burst!r}: it could never begin")
             self.damaged("has an impossible rate")
         return 0
@@ -248,6 +250,8 @@ cdef class Limiter:
         if lock == ROTA_LOCK_DEAD:
             rota_limit_repair(self.file, self.slot_count)
             rota_lock_repaired(&self.file.lock)
+        # What the clock said before the lock may lie before the end of a slot of this key that passed to another.
+        turn.now = self.store.h.os.clock_boot_ns(self.store.h.os) << ROTA_LIMIT_TICK_SHIFT
         result = rota_limit_enter(self.file, self.slot_count, name, turn, failpoints())
         rota_lock_leave(&self.file.lock)
         return result
