@@ -79,7 +79,23 @@ def in_arrays(setting: Setting) -> Outcome:
     return against_java(setting, many)
 
 
+def limited(setting: Setting) -> Outcome:
+    """One check of a bucket that never makes anybody wait, the call from Python included."""
+    count, found = setting.pick(1_000_000, 1000), []
+    with scratch(setting) as path, rota.open(path / "r", capacity="1 MiB", durability="none") as repo:
+        acquire = repo.limiter("checks", rate=1e9, burst=1e9).acquire
+
+        def run() -> None:
+            for _ in range(count):
+                acquire()
+
+        for _ in range(min(setting.rounds, 7)):
+            found.append(clock(run) / count * 1e9)
+    return Outcome(statistics.median(found), {})
+
+
 ROWS = (
     Row("coordinator", "Coordinator.enqueue and dequeue, against a Java map of automata", 0.8, "x", True, singly),
     Row("coordinator_many", "enqueue_many and dequeue_many, against the same", 4.0, "x", True, in_arrays),
+    Row("limiter", "Limiter.acquire that need not wait", 200.0, "ns", False, limited),
 )
