@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import signal
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +20,7 @@ POINTS = [
     *((f"append.{place}", nth) for place in ("applying", "applied") for nth in (1, 30)),
     *((f"checkpoint.{place}", nth) for place in ("begin", "walked", "block", "manifest", "freed") for nth in (1, 2)),
 ]
+ROOMY = {**SMALL, "capacity": "16 MiB"}  # where a checkpoint begins while there is room for puts
 KEYS = 40
 ROUNDS = 60
 
@@ -109,3 +113,79 @@ def test_killed_at(directory: pathlib.Path, point: str, nth: int, alone: bool) -
         check(repo.queue("q"), *found)
     with rota.open(directory / "r", **SMALL) as repo:
         check(repo.queue("q"), found[0], set(), set())
+
+
+def checkpointing(link: Link, path: pathlib.Path) -> None:
+    """Hold a checkpoint that has begun until told to go on, and die when it counts."""
+    repo = rota.open(path, **ROOMY)
+    churn = repo.queue("churn", max_attempts=None)
+    platform.arm_from("checkpoint.begin=pause;checkpoint.freed=kill")
+    threading.Thread(target=held, args=(link,), daemon=True).start()
+    while repo.stats().tail_lsn < 13 << 20:  # a quarter is free no more, and puts are not yet refused
+        churn.put(b"x" * 2000)
+        churn.get(timeout=0).ack()
+    signal.pause()
+
+
+def held(link: Link) -> None:
+    """Tell when the checkpoint is held."""
+    while not platform.paused():
+        os.sched_yield()
+    link.send(("held",))
+    link.receive()
+    platform.disarm("checkpoint.begin")
+
+
+def puts_between(queue: rota.Queue) -> None:
+    """What came, and was forgotten, leaves its place to what was there before."""
+    queue.put(b"", dedup="d")
+    queue.forget("d")
+    queue.put(b"", dedup="e")
+
+
+def puts_again(queue: rota.Queue) -> None:
+    """A key that was forgotten and came again."""
+    queue.put(b"", dedup="d")
+    queue.forget("d")
+    queue.put(b"", dedup="d")
+
+
+def takes_the_number(queue: rota.Queue) -> None:
+    """Another queue gets the number."""
+    queue.put(b"", dedup="d")
+    queue.repository.destroy("q", force=True)
+    other = queue.repository.queue("q", dedup_count=3, max_attempts=None)
+    assert other.number_ == queue.number_
+
+
+def meddling(link: Link, path: pathlib.Path, action: Callable[[rota.Queue], None]) -> None:
+    """Do it and stay until killed."""
+    repo = rota.open(path, **ROOMY)
+    action(repo.queue("q"))
+    link.send(("done",))
+    link.receive()
+
+
+@pytest.mark.parametrize(
+    ("action", "known", "unknown"),
+    [(puts_between, "bce", ""), (puts_again, "bcd", ""), (takes_the_number, "", "dab")],
+)
+def test_what_comes_between_the_begin_and_the_walk_of_a_checkpoint(
+    directory: pathlib.Path, action: Callable[[rota.Queue], None], known: str, unknown: str
+) -> None:
+    """The image knows it already, and the replay does it again."""
+    with rota.open(directory / "r", create=True, **ROOMY) as repo:
+        queue = repo.queue("q", dedup_count=3, max_attempts=None)
+        for key in "abc":
+            queue.put(b"", dedup=key)
+    with Child(checkpointing, directory / "r") as holder:
+        assert holder.receive() == ("held",)
+        with Child(meddling, directory / "r", action) as child:
+            assert child.receive() == ("done",)
+            holder.send(("go on",))
+            assert holder.wait() == -signal.SIGKILL
+    with rota.open(directory / "r", **ROOMY) as repo:
+        assert repo.recovery.performed
+        queue = repo.queue("q")
+        assert [key for key in known if not queue.put(b"", dedup=key).duplicate] == []
+        assert [key for key in unknown if queue.put(b"", dedup=key).duplicate] == []
