@@ -85,11 +85,13 @@ cdef extern from "rota/control.h" nogil:
         ROTA_CLAIM_BROKEN
         ROTA_CLAIM_SUSPECT
         ROTA_CLAIM_KILLED
+        ROTA_CLAIM_FIRST
     enum:
         ROTA_VERDICT_NONE
         ROTA_VERDICT_CHARGE
         ROTA_VERDICT_SUSPECT
         ROTA_VERDICT_RELEASE
+        ROTA_VERDICT_BOTH
     enum:
         ROTA_CONTROL_BUILDING
         ROTA_CONTROL_READY

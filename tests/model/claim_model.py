@@ -4,7 +4,7 @@ A section under the lock is one step for a living process; a death inside it is 
 leaves the lock to be repaired.  A killer kills its process whenever its body reaches user code; kills
 from outside come from a budget.  A process has up to two claims at once.  A lease may end while its
 owner lives, and late marks and acks still arrive.  What the states are made of: claim_state.py; deaths
-and reaping: claim_reap.py.
+and reaping: claim_reap.py.  In the profile "together" the claims of a process are those of one transaction.
 
 Excluded: more than two processes and three records, nack, release, extend, moves, priorities, several
 queues, a torn record, more than two attempts, single stores inside a section (apply model), who belongs
@@ -30,7 +30,7 @@ from tests.model.explore import Step, Violation, put
 
 
 class ClaimModel(Reaping):
-    quick = ("lease", "reap", "killer")
+    quick = ("lease", "reap", "killer", "together")
 
     def steps(self, s: State) -> Iterator[Step[State]]:
         any_alive = any(p.alive for p in s.processes)
@@ -69,11 +69,12 @@ class ClaimModel(Reaping):
     # ---- claim ----
     def choices(self, s: State, held: list[Record]) -> list[tuple[bool, tuple[int, ...]]]:
         """What a process may get: (single?, ids).  The returned come before the cursor."""
-        if self.on["holds_nothing"] and any(s.log[i].suspect for r in held for i in self.unsettled(s, r)):
+        alone = self.on["holds_nothing"] and not (self.bounds.together and self.on["own_claims"])
+        if alone and any(s.log[i].suspect for r in held for i in self.unsettled(s, r)):
             return []
         if s.heap:
             first, several = min(s.heap), tuple(sorted(s.heap)[: self.bounds.batch])
-            if self.on["holds_nothing"] and s.log[first].suspect and held:
+            if alone and s.log[first].suspect and held:
                 return []
             together = not self.on["suspect_alone"] and len(several) > 1
             return [(True, (first,))] + ([(True, several)] if together else [])
@@ -86,9 +87,13 @@ class ClaimModel(Reaping):
         if not free or len(held) > 1:
             return
         k, me = free[0], s.processes[p]
-        for single, ids in self.choices(s, held):
+        choices = self.choices(s, held)
+        if self.bounds.together and not choices and s.heap:
+            raise Violation(f"the transaction of process {p} wants {sorted(s.heap)} and waits for itself")
+        for single, ids in choices:
             generation = s.records[k].generation + 1
-            record = Record("prepared", p, me.incarnation, single, ids, 0, frozenset(), generation)
+            first = self.bounds.together and s.log[ids[0]].suspect and not any(r.first for r in held)
+            record = Record("prepared", p, me.incarnation, single, ids, 0, frozenset(), generation, first=first)
             prepared = s._replace(records=put(s.records, k, record))
             moved = self.advance(prepared if self.on["prepared"] else s, single, ids)
             hands = (*me.hands, Hand(k, generation, ids))

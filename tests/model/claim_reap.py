@@ -50,7 +50,8 @@ class Reaping(Model[State]):
         shown = [
             i for r in s.records if self.belongs(s, r, p) for i in self.unsettled(s, r) if r.ids.index(i) < r.shown
         ]
-        blame = {(p, incarnation, shown[0])} if len(shown) == 1 else set()
+        first = [r.ids[0] for r in s.records if self.belongs(s, r, p) and r.first and r.ids[0] in shown]
+        blame = {(p, incarnation, i) for i in (first or (shown if len(shown) == 1 else ()))}
         ghost = ghost._replace(
             blame=tuple(sorted(blame.union(ghost.blame))),
             seen=frozenset(x for x in ghost.seen if x.process != p),
@@ -173,7 +174,10 @@ class Reaping(Model[State]):
                 else:
                     (shown if j < r.shown and j not in r.done else rest).append(i)
         one = len(shown) == 1 or not self.on["suspects"]
+        first = [i for k in ks if s.records[k].first for i in s.records[k].ids if i in shown]
         verdict = dict.fromkeys(shown, "charge" if one else "suspect")
+        if self.on["first_charged"]:
+            verdict.update(dict.fromkeys(first, "charge"))
         if self.on["reap_owner"]:  # an earlier reaper's verdict stands
             for k in ks:
                 verdict.update(s.records[k].verdict or ())
@@ -195,7 +199,9 @@ class Reaping(Model[State]):
                 attempts += 1
             if not repeated:
                 kills = put(ghost.kills, i, ghost.kills[i] + 1)
-                ghost = ghost._replace(owed=put(ghost.owed, i, 0), kills=kills)
+                paid = verdict if self.bounds.together else (i,)  # a death is paid when anyone is charged
+                owed = tuple(0 if j in paid else n for j, n in enumerate(ghost.owed))
+                ghost = ghost._replace(owed=owed, kills=kills)
             log = put(log, i, Logged("error" if attempts >= ATTEMPTS_MAX else settled, attempts, suspect))
         return s._replace(log=log, ghost=ghost)
 

@@ -21,6 +21,8 @@ GUARDS = {
     "suspects": "of several shown none is charged, all become suspects",
     "suspect_alone": "a suspect is handed out in a claim of its own",
     "holds_nothing": "and to a process that holds nothing else and gets nothing else meanwhile",
+    "own_claims": "what a transaction holds itself is not in the way of a suspect that it wants, nor the reverse",
+    "first_charged": "of several that a transaction took beside a suspect, the suspect it took first is charged",
     "done_bits": "a coalescing ack sets its done bit before it returns",
     "done_checked": "the done bit is set after a look at the generation that no reap can come between",
     "marks_checked": "so is the shown mark: a batch whose lease ended gets LeaseLost",
@@ -47,6 +49,7 @@ class Bounds(NamedTuple):
     budget: Budget
     kinds: str  # a letter for each message: k kills whoever sees it, i is innocent
     batch: int
+    together: bool = False  # all that a process claims, one transaction claims
 
 
 PROFILES = {
@@ -55,6 +58,7 @@ PROFILES = {
     "reap": Bounds(Budget(2, 0, 0, 2), "ii", 2),
     "killers": Bounds(Budget(0, 0, 0, 5), "kki", 2),
     "batch": Bounds(Budget(2, 0, 0, 1), "iii", 2),
+    "together": Bounds(Budget(0, 0, 0, 6), "ki", 1, True),
     "mixed": Bounds(Budget(1, 0, 0, 3), "kii", 2),
 }
 
@@ -69,6 +73,7 @@ class Record(NamedTuple):
     done: frozenset[int] = frozenset()  # positions in ids
     generation: int = 0
     verdict: Verdicts | None = None
+    first: bool = False  # the suspect that its transaction took before any other one
 
 
 class Hand(NamedTuple):

@@ -264,7 +264,7 @@ typedef struct rota_process {
     uint64_t start_time;
     uint64_t pid_namespace;
     uint64_t attached_at_ns;
-    uint32_t suspect_held, reserved; /* holds a suspect: gets nothing else */
+    uint32_t suspect_held, reserved; /* so many suspects: gets nothing but for the transaction that holds them */
     uint64_t reserved2[2];
 } rota_process;
 _Static_assert(sizeof(rota_process) == 64, "process slot");
@@ -272,8 +272,8 @@ _Static_assert(sizeof(rota_process) == 64, "process slot");
 /* A hand-out that the log does not have yet; lives in the claims file. */
 enum rota_claim_state { ROTA_CLAIM_FREE = 0, ROTA_CLAIM_PREPARED = 1, ROTA_CLAIM_ACTIVE = 2 };
 enum rota_claim_kind { ROTA_CLAIM_RANGE = 1, ROTA_CLAIM_SINGLE = 2 };
-enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2, ROTA_CLAIM_KILLED = 4 };
-enum rota_claim_verdict { ROTA_VERDICT_NONE = 0, ROTA_VERDICT_CHARGE = 1, ROTA_VERDICT_SUSPECT = 2, ROTA_VERDICT_RELEASE = 3 };
+enum rota_claim_flag { ROTA_CLAIM_BROKEN = 1, ROTA_CLAIM_SUSPECT = 2, ROTA_CLAIM_KILLED = 4, ROTA_CLAIM_FIRST = 8 /* suspect */ };
+enum rota_claim_verdict { ROTA_VERDICT_NONE, ROTA_VERDICT_CHARGE, ROTA_VERDICT_SUSPECT, ROTA_VERDICT_RELEASE, ROTA_VERDICT_BOTH };
 typedef struct rota_claim {
     uint64_t shown;      /* (atomic) generation << 32 | n: ids below first_id + n were shown; compare-and-swap */
     uint8_t state;
@@ -288,7 +288,7 @@ typedef struct rota_claim {
     uint64_t last_id;
     uint64_t lease_deadline_ns; /* boot clock */
     uint32_t handouts;    /* before this one (SINGLE) */
-    uint16_t verdict;     /* of a reap: 0 none, 1 charge, 2 suspect, 3 return free */
+    uint16_t verdict;     /* of a reap: 1 charge, 2 suspect, 3 return free, 4 both 1 and 2 */
     uint16_t fences;      /* of its queue when it was taken */
     uint32_t excused;     /* before this one (SINGLE) */
     uint32_t next_free;   /* claim + 1 of the next free record */

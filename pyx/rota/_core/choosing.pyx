@@ -35,7 +35,7 @@ cdef int take(rota_handle *h, Found *found, const Wanted *wanted, Run *run, Clai
     cdef unsigned flags = rota_slot_flags(found.slot.word), claim_flags = 0
     cdef uint32_t index
     if flags & ROTA_SLOT_SUSPECT:
-        if h.control.processes[h.process].claims:
+        if not holds_no_other(h, wanted):
             return 0
         claim_flags = ROTA_CLAIM_SUSPECT
     index = take_record(h)

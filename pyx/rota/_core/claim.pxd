@@ -1,8 +1,8 @@
 # Hand-outs: claim, show, settle, return unshown.
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from engine.control cimport (ROTA_CLAIM_ACTIVE, ROTA_CLAIM_SUSPECT, rota_claim, rota_process, rota_queue, rota_slot,
-                             rota_slot_ref)
+from engine.control cimport (ROTA_CLAIM_ACTIVE, ROTA_CLAIM_FIRST, ROTA_CLAIM_SUSPECT, rota_claim, rota_process, rota_queue,
+                             rota_slot, rota_slot_ref)
 from engine.failpoint cimport ROTA_AT_CLAIM_ACTIVE, ROTA_AT_CLAIM_CURSOR, rota_failpoint
 from engine.handle cimport rota_handle
 from engine.pool cimport rota_save, rota_settle_undo
@@ -37,6 +37,7 @@ ctypedef struct Wanted:
     uint64_t id             # not 0: this message
     uint64_t token_generation   # of who claims, 0 and 0: none
     uint64_t token_number
+    uint32_t held           # records of the transaction that asks; 0: none asks
 
 ctypedef struct Claimed:
     uint32_t count
@@ -57,16 +58,23 @@ cdef void write_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *r
 cdef void release_due(rota_handle *h, rota_queue *queue, uint64_t now_ns) noexcept nogil
 
 
+cdef inline bint holds_no_other(rota_handle *h, const Wanted *wanted) noexcept nogil:
+    """Whether this process holds nothing but what the transaction that asks holds: it would wait for itself."""
+    return h.control.processes[h.process].claims == wanted.held
+
+
 cdef inline void finish_record(rota_handle *h, rota_queue *queue, uint32_t index, Run *run, const Wanted *wanted,
                                unsigned flags, Claimed *claimed) noexcept nogil:
     """The slots are taken: write the record, make it ACTIVE, end the section."""
     cdef rota_process *process = &h.control.processes[h.process]
+    if flags & ROTA_CLAIM_SUSPECT and process.suspect_held == 0:
+        flags |= ROTA_CLAIM_FIRST
     write_record(h, queue, index, run, wanted, flags)
     rota_failpoint(h.failpoints, ROTA_AT_CLAIM_CURSOR)
     rota_save(h, process)
     process.claims += 1
     if flags & ROTA_CLAIM_SUSPECT:
-        process.suspect_held = 1
+        process.suspect_held += 1
     rota_save(h, &queue.due)
     queue.claimed += run.count
     h.claims[index].state = ROTA_CLAIM_ACTIVE

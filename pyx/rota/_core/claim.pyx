@@ -10,7 +10,8 @@ What holds, under the main lock:
    RETURNED and CLAIMED.  A member that ends or returns stops being one by its state, so a repeated reap finds none.
 4. Marks of what was shown are set by compare-and-swap on a word that holds the generation of the record, so they never
    hit a stranger's.
-5. A suspect is handed out only to a process that holds nothing, and that process gets nothing else until it is settled.
+5. A suspect is handed out only to a process that holds nothing, and that process gets nothing else until it is settled;
+   but what a transaction holds itself is not in its way, or it would wait for itself.
 """
 
 from libc.stdint cimport uint16_t
@@ -238,7 +239,6 @@ cdef int claim_one_run(rota_handle *h, rota_queue *queue, uint32_t level, const 
                        Claimed *claimed, uint64_t now_ns) noexcept nogil:
     """One record from one lane: 1 taken, 0 nothing here, negative: stop looking."""
     cdef rota_lane *lane = &queue.lanes[level]
-    cdef rota_process *process = &h.control.processes[h.process]
     cdef const rota_heap_entry *top
     cdef rota_slot *slot = NULL
     cdef bint fresh
@@ -259,7 +259,7 @@ cdef int claim_one_run(rota_handle *h, rota_queue *queue, uint32_t level, const 
             claimed.expired = 1
             return -1
         if rota_slot_flags(slot.word) & ROTA_SLOT_SUSPECT:
-            if process.claims or claimed.count:
+            if claimed.count or not holds_no_other(h, wanted):
                 return -1
             flags = ROTA_CLAIM_SUSPECT
         run.kind = ROTA_CLAIM_SINGLE
@@ -301,7 +301,7 @@ cdef int claim_refused(rota_handle *h, rota_queue *queue, const Wanted *wanted, 
         now_ns[0] = h.control.log.time_ns
     if queue.due.size and rota_pool_room(h) >= ROOM_FOR_RETURNS:
         release_due(h, queue, now_ns[0])
-    if h.control.processes[h.process].suspect_held \
+    if (h.control.processes[h.process].suspect_held and not holds_no_other(h, wanted)) \
             or (queue.options.order == ROTA_ORDER_STRICT and queue.claimed):
         return ROTA_EMPTY
     return ROTA_OK

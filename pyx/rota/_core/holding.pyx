@@ -42,7 +42,7 @@ cdef void free_claim(rota_handle *h, uint32_t index) noexcept nogil:
     if process.generation == record.process_generation:
         process.claims -= 1
         if record.flags & ROTA_CLAIM_SUSPECT:
-            process.suspect_held = 0
+            process.suspect_held -= 1
     record.state = ROTA_CLAIM_FREE
     record.count = 0
     record.flags = 0

@@ -6,6 +6,7 @@ from engine.handle cimport rota_handle
 from rota._core.draft cimport Draft
 from rota._core.message cimport Message
 from rota._core.pending cimport PendingReceipt
+from rota._core.queue cimport Queue
 from rota._core.store cimport Store
 
 # First items of the journal's tuples; messages, batches and pending receipts stand in it as they are.
@@ -30,3 +31,4 @@ cdef int settle_entry(object entry) except -1
 cdef uint64_t first_killed(rota_handle *h, list journal) except? 0
 cdef bint holds(list journal, object id) except -1
 cdef list undo(list undone)
+cdef Queue beside(Queue queue, list journal, Py_ssize_t *counted, uint32_t *records)

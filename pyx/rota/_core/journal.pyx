@@ -19,6 +19,7 @@ from rota._core.draft cimport *
 from rota._core.giving cimport claimed_again
 from rota._core.message cimport Message, fill_settle
 from rota._core.pending cimport UNDONE, PendingReceipt, drop_taken
+from rota._core.queue cimport Queue
 from rota._core.store cimport Store
 from rota._core.tombs cimport killed_between, was_killed
 
@@ -248,3 +249,35 @@ cdef bint holds(list journal, object id) except -1:
         if type(claimed) is Batch and id in (<Batch>claimed).ids:
             return True
     return False
+
+
+cdef uint32_t records_of(object entry) except? 0:
+    """So many claim records stand for this entry; a message out of a batch shares one with others."""
+    cdef object claimed = entry
+    if type(entry) is tuple and <int>(<tuple>entry)[0] == FOREIGN:
+        claimed = (<tuple>entry)[1]
+    if type(claimed) is Message:
+        return 1 if (<Message>claimed).batch is None else 0
+    return (<Batch>claimed).run_count if type(claimed) is Batch else 0
+
+
+cdef Queue beside(Queue queue, list journal, Py_ssize_t *counted, uint32_t *records):
+    """A handle to claim by, for which what the transaction holds itself is not in the way of a suspect, nor a suspect in
+    the way of the rest.  Counts the records of the entries that were not counted yet."""
+    cdef Queue other
+    while counted[0] < len(journal):
+        records[0] += records_of(journal[counted[0]])
+        counted[0] += 1
+    if records[0] == 0:
+        return queue
+    other = Queue.__new__(Queue)
+    other.store = queue.store
+    other.repository = queue.repository
+    other.name = queue.name
+    other.number = queue.number
+    other.created_lsn = queue.created_lsn
+    other.token_generation = queue.token_generation
+    other.token_number = queue.token_number
+    other.token_id = queue.token_id
+    other.held = records[0]
+    return other

@@ -15,6 +15,7 @@ cdef class Queue:
     cdef uint64_t token_generation  # under which this handle acts, 0 and 0: none
     cdef uint64_t token_number
     cdef object token_id            # the same as an int or None
+    cdef uint32_t held              # records of the transaction that this handle claims for
     cdef rota_queue *native(self) except NULL
     cdef int claim(self, Wanted *wanted, Run *runs, Claimed *claimed, double deadline, bint raises) except -1
     cdef object put_with(self, body, key, headers, int priority, double delay, ttl, double deadline, durability)

@@ -194,6 +194,7 @@ cdef class Queue:
         wanted.lease_ns = queue.options.lease_ns
         wanted.token_generation = self.token_generation
         wanted.token_number = self.token_number
+        wanted.held = self.held
         while True:
             sequence = rota_load_acquire_u32(&queue.wake_sequence)
             status = claim_attempt(h, queue, wanted, runs, claimed, lock_try(h, &error), &error)

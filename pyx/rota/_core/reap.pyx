@@ -3,7 +3,7 @@
 What holds:
 
 1. All records of a dead owner are treated together: one shown message is charged; of several none is, all become
-   suspects; those never shown go back uncounted and unlogged.
+   suspects; those never shown go back uncounted and unlogged.  judging.pyx says which.
 2. The verdict is written into each record before the commit and a repeat uses it; counts are absolute, taken from the
    record; a message that came back already is no member any more (claim.pyx), so a repeat changes nothing.
 3. A message whose attempts are used up moves to its error queue in the same commit, which answers a request; when that
@@ -27,8 +27,8 @@ from engine.status cimport *
 from rota._core.answering cimport draft_answer, is_long
 from rota._core.append cimport Placed, SPACE_SETTLE
 from rota._core.clean cimport reclaim
-from rota._core.holding cimport (RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of,
-                                 is_member, shown_of)
+from rota._core.holding cimport RETURNS_PER_SECTION, ROOM_FOR_RETURNS, free_claim, free_members, generation_of
+from rota._core.judging cimport belongs, judge, shown_members
 from rota._core.draft cimport Settle, draft_begin, draft_end, draft_op, draft_seal, draft_settle
 from rota._core.lane cimport *
 from rota._core.slots cimport *
@@ -98,75 +98,6 @@ cdef int draft_back(rota_handle *h, Draft *draft, rota_queue *queue, uint64_t id
     return draft_op(draft, ROTA_OP_RETURN, detail, queue.number, id, counts, due_ns, NULL, 0)
 
 
-cdef uint32_t shown_members(rota_handle *h, uint32_t index, uint64_t *ids, uint32_t limit, bint opening) noexcept nogil:
-    """Ids of the record's members that were shown, at most `limit`; returns how many there are at least."""
-    cdef rota_claim *record = &h.claims[index]
-    cdef rota_queue *queue = queue_at(h, record.queue)
-    cdef uint64_t end = record.first_id + shown_of(record)
-    cdef uint32_t count = 0, number, i
-    cdef Found found
-    if queue == NULL or record.level > 9 or shown_of(record) == 0:
-        return 0
-    if record.kind == ROTA_CLAIM_SINGLE:
-        if find(h, queue, record.first_id, &found) and rota_slot_live(found.slot.word) \
-                and (opening or is_member(h, record, &found)):
-            ids[0] = record.first_id
-            return 1
-        return 0
-    if not find_in_lane(h, queue, record.level, record.first_id, &found) and found.number == 0:
-        found.number = queue.lanes[record.level].head
-        found.index = 0
-    found.queue = queue
-    found.level = record.level
-    found.lane = &queue.lanes[record.level]
-    number = found.number
-    i = found.index
-    while number and count < limit:
-        found.number = number
-        found.page = rota_page_at(h, number)
-        if found.page.kind != ROTA_PAGE_CHUNK:
-            break
-        while i < chunk_count(found.lane, number, found.page) and count < limit:
-            found.index = i
-            found.slot = rota_page_slot(found.page, i)
-            if found.slot.id >= end or found.slot.id > record.last_id:
-                return count
-            if found.slot.id >= record.first_id and rota_slot_state(found.slot.word) == ROTA_SLOT_FRESH \
-                    and (opening or is_member(h, record, &found)):
-                ids[count] = found.slot.id
-                count += 1
-            i += 1
-        number = found.page.next
-        i = 0
-    return count
-
-
-cdef bint belongs(rota_handle *h, uint32_t index, uint32_t process, uint32_t generation) noexcept nogil:
-    cdef rota_claim *record = &h.claims[index]
-    return record.state == ROTA_CLAIM_ACTIVE and record.process == process \
-        and record.process_generation == generation
-
-
-cdef uint32_t judge(rota_handle *h, uint32_t process, uint32_t generation, bint opening) noexcept nogil:
-    """Write the verdict into every record of one dead owner."""
-    cdef uint64_t ids[4]
-    cdef uint32_t index, shown = 0, verdict
-    cdef bint broken = False
-    for index in range(h.control.claim_used):
-        if belongs(h, index, process, generation):
-            if h.claims[index].verdict:
-                return h.claims[index].verdict
-            if shown < 2:
-                shown += shown_members(h, index, ids, 2, opening)
-            broken = broken or h.claims[index].flags & ROTA_CLAIM_BROKEN
-    verdict = ROTA_VERDICT_CHARGE if shown == 1 and not (opening and broken) else ROTA_VERDICT_SUSPECT
-    for index in range(h.control.claim_used):
-        if belongs(h, index, process, generation):
-            h.claims[index].verdict = verdict
-    rota_failpoint(h.failpoints, ROTA_AT_REAP_VERDICT)
-    return verdict
-
-
 cdef int append_settling(rota_handle *h, Draft *draft, bint opening, Placed *placed, rota_error *error) noexcept nogil:
     """Append; where the log is full, make room first: at an open nobody else does.  Later a getter may be the one who
     is here: it does not wait for another one's job, and tries again."""
@@ -185,13 +116,13 @@ cdef int commit_returns(rota_handle *h, uint32_t index, const uint64_t *ids, uin
     cdef rota_claim *record = &h.claims[index]
     cdef rota_queue *queue = queue_at(h, record.queue)
     cdef uint64_t handouts = <uint64_t>record.handouts + 1, excused = record.excused
-    cdef bint suspect = verdict == ROTA_VERDICT_SUSPECT
+    cdef bint suspect = verdict == ROTA_VERDICT_SUSPECT or verdict == ROTA_VERDICT_BOTH
     cdef Draft draft
     cdef Placed placed
     cdef Settle settle
     cdef uint32_t i
     cdef int status
-    if verdict != ROTA_VERDICT_CHARGE:
+    if verdict != ROTA_VERDICT_CHARGE and verdict != ROTA_VERDICT_BOTH:
         excused += 1
     draft_begin(&draft, h)
     memset(&settle, 0, sizeof(settle))
@@ -290,15 +221,16 @@ cdef int reap_record(rota_handle *h, uint32_t index, uint32_t generation, uint32
 
 cdef int reap_owner(rota_handle *h, uint32_t process, uint32_t generation, bint opening, uint32_t *reaped,
                     rota_error *error) noexcept nogil:
-    cdef uint32_t index, verdict
+    cdef uint32_t index
     cdef int status = lock_enter(h, error)
     if status != ROTA_OK:
         return status
-    verdict = judge(h, process, generation, opening)
+    judge(h, process, generation, opening)
     lock_leave(h)
     for index in range(h.control.claim_used):
         if belongs(h, index, process, generation):
-            status = reap_record(h, index, generation_of(&h.claims[index]), verdict, opening, error)
+            status = reap_record(h, index, generation_of(&h.claims[index]), h.claims[index].verdict, opening,
+                                 error)
             if status != ROTA_OK:
                 return status
             reaped[0] += 1

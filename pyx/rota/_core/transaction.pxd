@@ -25,6 +25,8 @@ cdef class Transaction:
     cdef uint64_t own_queues  # bit number % 64 of a queue that this transaction put into
     cdef uint32_t operations
     cdef uint32_t message_count
+    cdef uint32_t records      # of claims, in the entries counted so far
+    cdef Py_ssize_t counted
     cdef uint8_t state
     cdef bint any_taken
     cdef uint64_t token_generation

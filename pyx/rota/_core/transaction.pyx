@@ -28,7 +28,7 @@ from rota._core.draft cimport *
 from rota._core.fence cimport join_token, split_token
 from rota._core.journal cimport DEREGISTER, DROP, FOREIGN, KILL, OWN, REGISTER, TAG
 from rota._core.journal cimport add_keys, add_puts, add_registrations, add_settlements, add_tags, changes, first_killed
-from rota._core.journal cimport holds, next_own, own_message, settle_entry, undo
+from rota._core.journal cimport beside, holds, next_own, own_message, settle_entry, undo
 from rota._core.killing cimport MESSAGE_LIVE, MESSAGE_UNKNOWN, locate
 from rota._core.message cimport Message
 from rota._core.once cimport KEY_OPERATIONS, known_receipt, with_key
@@ -37,7 +37,6 @@ from rota._core.put cimport add_message, commit_limit, new_receipt
 from rota._core.queue cimport Queue, under_token
 from rota._core.reap cimport wake_draft
 from rota._core.giving cimport give_back
-from rota._core.lock cimport lock_leave, lock_slice
 from rota._core.store cimport Store, deadline_of
 
 from rota import errors
@@ -162,17 +161,18 @@ cdef class Transaction:
         self.room(64, 1)
         try:
             if where is not None:
-                message = queue.get(timeout, where)
+                message = beside(queue, self.journal, &self.counted, &self.records).get(timeout, where)
                 self.journal.append(message)
             elif self.own_queues and self.own_queues >> (queue.number & 63) & 1:
                 message = self.get_beside_own(queue, timeout)
             else:
-                message = queue.get(timeout)
+                message = beside(queue, self.journal, &self.counted, &self.records).get(timeout)
                 self.journal.append(message)
         finally:
             if message is None:
                 self.operations -= 1
         message.state = IN_TRANSACTION
+        message.queue = queue
         return message
 
     cdef Message get_beside_own(self, Queue queue, object timeout):
@@ -183,7 +183,7 @@ cdef class Transaction:
         if order == ROTA_ORDER_SKIP or order == ROTA_ORDER_HIGHEST:  # elsewhere it would overtake
             receipt = next_own(self.journal, queue.number)
         try:
-            message = queue.get(timeout if receipt is None else 0)
+            message = beside(queue, self.journal, &self.counted, &self.records).get(timeout if receipt is None else 0)
             self.journal.append(message)
             return message
         except errors.Empty:
@@ -201,8 +201,8 @@ cdef class Transaction:
         self.open()
         queue = self.under(queue)
         self.room(64 * 64, 1)
-        batch = queue.get_many(count, timeout)
-        batch.state = IN_TRANSACTION
+        batch = beside(queue, self.journal, &self.counted, &self.records).get_many(count, timeout)
+        batch.queue, batch.state = queue, IN_TRANSACTION
         self.journal.append(batch)
         return batch
 
@@ -418,6 +418,7 @@ cdef class Transaction:
         """Undo the journal from its end to that entry, and forget what was put since."""
         cdef list undone = self.journal[entries:]
         del self.journal[entries:]
+        self.counted = self.records = 0
         claims = undo(undone)
         self.draft.message_count, self.draft.data_bytes, self.operations = message_count, data_bytes, operations
         give_back(self.store, claims, True, self.durability)

@@ -1,0 +1,1 @@
+"""Native; nothing here is called from Python."""
