@@ -32,6 +32,7 @@ from rota._saga_records import (
     note_undo,
     prepared,
     result_of,
+    take_lock,
 )
 from rota.errors import StateError
 from rota.server import NotNow, Refused
@@ -63,6 +64,7 @@ class SagaStep:
     attempts: int
     error: str | None = None
     _undo: bytes | None = field(default=None, repr=False)
+    _locked: set[str] = field(default_factory=set, repr=False)
 
     @property
     def repository(self) -> Repository:
@@ -77,6 +79,21 @@ class SagaStep:
         if self.error is not None:
             raise StateError(f"saga {self.id!r} is being undone, and an undo is not undone", path=self.repository.path)
         self._undo = bytes(body)
+
+    def lock(self, name: str, delay: float = 0.1) -> None:
+        """Take a lock for the saga, 1 to 255 bytes, with the commit of the step; kept until the saga has ended.
+
+        While another saga has it the step is tried again after `delay` seconds: this raises NotNow.  Two sagas that
+        take two locks in different orders wait for each other until one is cancelled: take all in the first step, in
+        one order.  Raises StateError in an undo, ValueError.
+        """
+        if self.error is not None:
+            raise StateError(f"saga {self.id!r} is being undone: it keeps its locks", path=self.repository.path)
+        if name in self._locked:
+            return
+        if not take_lock(self.transaction, self.id, name):
+            raise NotNow(delay)
+        self._locked.add(name)
 
 
 StepFunction: TypeAlias = "Callable[[SagaStep], Buffer | None]"

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from rota.repository import Repository
 
 SagaState: TypeAlias = Literal["running", "compensating", "done", "failed", "cancelled"]
-SAGAS = "rota.sagas"
+SAGAS, LOCKS = "rota.sagas", "rota.locks"
+LOCK = "rota.lock"
 SAGA, TURN, STEP, UNDO, RESULT = "rota.saga", "rota.turn", "rota.step", "rota.undo", "rota.result"
 STEPS_MAX = 64
 ENDED = ("done", "failed", "cancelled")
 _ERROR_CHARACTERS_MAX = 300
 _VERSION = 1
+_ENTRIES_MAX = 1000
 
 
 class Record(NamedTuple):
@@ -123,13 +125,13 @@ def identities(repository: Repository) -> list[str]:
 
 def entries_of(book: Book) -> list[Message]:
     """What is to be undone, the last step first."""
-    found = [each for each in book.queue.find(key=book.key) if STEP in each.headers]
+    found = [each for each in book.queue.find(key=book.key, limit=_ENTRIES_MAX) if STEP in each.headers]
     return sorted(found, key=lambda each: int(each.headers[STEP]), reverse=True)
 
 
 def result_of(book: Book) -> Message | None:
     """The message that has what the last step returned."""
-    return next((each for each in book.queue.find(key=book.key) if RESULT in each.headers), None)
+    return next((each for each in book.queue.find(key=book.key, limit=_ENTRIES_MAX) if RESULT in each.headers), None)
 
 
 def go_to(transaction: Transaction, book: Book, record: Record, body: bytes) -> None:
@@ -165,8 +167,12 @@ def go_back(transaction: Transaction, book: Book, cause: Literal["failed", "canc
 def end(transaction: Transaction, book: Book, record: Record, body: bytes) -> None:
     """Nothing is left to do: answer, and keep what came out of it."""
     repository = book.registration.repository
-    for entry in book.queue.find(key=book.key):  # to be undone, or the result of an earlier saga of that id
+    for entry in book.queue.find(
+        key=book.key, limit=_ENTRIES_MAX
+    ):  # to be undone, or the result of an earlier saga of that id
         transaction.kill(book.queue, entry.id)
+        if LOCK in entry.headers:
+            _free(transaction, str(entry.headers[LOCK]))
     if record.reply is not None and record.reply[0] in repository.queues():
         replies, client, rid = repository.queue(record.reply[0]), *map(bytes.fromhex, record.reply[1:])
         attributes = _request.encode_reply(client, rid, record.cause or "ok", record.error)
@@ -177,6 +183,25 @@ def end(transaction: Transaction, book: Book, record: Record, body: bytes) -> No
     if record.cause is None:
         transaction.put(book.queue, body, book.key, {RESULT: True})
     _write(transaction, book, record._replace(state=record.cause or "done", turn=record.turn + 1, queue=""), None)
+
+
+def take_lock(transaction: Transaction, identity: str, name: str) -> bool:
+    """Whether the commit will take the lock, or the saga has it: False while another one has it.
+
+    The holder is the tag of a registration at rota.locks; of two that saw it free one commit is refused.  A message of
+    the saga says that it has the lock, so that the end frees it, wherever it ends.
+    """
+    registration = transaction.repository.queue(LOCKS, max_attempts=None).register(name)
+    lsn, last = registration.lsn, registration.last
+    if last is not None and last.tag:
+        return last.tag == identity.encode()
+    transaction.tag(registration, identity.encode(), False, expected_lsn=lsn)
+    transaction.put(sagas_queue(transaction.repository), b"", identity.encode(), {LOCK: name})
+    return True
+
+
+def _free(transaction: Transaction, name: str) -> None:
+    transaction.tag(transaction.repository.queue(LOCKS).register(name), b"", False)
 
 
 def _write(transaction: Transaction, book: Book, record: Record, put: PendingReceipt | None) -> None:
