@@ -44,6 +44,7 @@ Handler: TypeAlias = "Callable[[Message], Buffer | None] | Callable[[Message, Tr
 _F = TypeVar("_F", bound=Callable[..., Any])
 _log = logging.getLogger("rota")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SLICE_S = 0.05  # after which run() sees what its signal handler noted
 
 
 class Refused(Exception):
@@ -229,25 +230,24 @@ class Server:
 
     def _serve_until(self, signals: tuple[signal.Signals, ...]) -> None:
         former: dict[signal.Signals, Any] = {}
-        asked_early = threading.Event()
+        asked = False
 
-        def asked(number: int, frame: FrameType | None) -> None:
+        def ask(number: int, frame: FrameType | None) -> None:
+            nonlocal asked
             restore()
-            asked_early.set()
-            self._ended.set()
+            asked = True  # no event: this thread may be holding its lock
 
         def restore() -> None:
             while former:
                 signal.signal(*former.popitem())
 
         if threading.current_thread() is threading.main_thread():
-            former = {number: signal.signal(number, asked) for number in signals}
+            former = {number: signal.signal(number, ask) for number in signals}
         try:
             if not self.running:
                 self.start()
-            if asked_early.is_set():
-                self._ended.set()
-            self._ended.wait()
+            while not asked and not self._ended.wait(_SLICE_S):
+                pass  # a signal that came just before the wait does not interrupt it
             self.stop()
         finally:
             restore()

@@ -160,6 +160,38 @@ def test_a_signal_stops_between_requests(repo: rota.Repository, number: signal.S
     assert (len(repo.queue("orders")), len(repo.queue("replies"))) == (1, 0)
 
 
+def serve_and_interrupt(link: Link, path: pathlib.Path, moment: str) -> None:
+    """Run a server whose main thread is asked to stop while it holds the lock of its event, or as it lets go of it."""
+    waits = threading.Condition.wait
+    asked = []
+
+    def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
+        if threading.current_thread() is not threading.main_thread() or asked:
+            return waits(condition, timeout)
+        asked.append(moment)
+        if moment == "held":
+            signal.raise_signal(signal.SIGTERM)
+        else:  # the handler runs before the wait sleeps, which nothing interrupts then
+            condition.release()
+            signal.raise_signal(signal.SIGTERM)
+            condition.acquire()
+        return waits(condition, timeout)
+
+    with rota.open(path, **OPTIONS) as repo:
+        server = repo.server("orders", lambda message: message.body)
+        with server:
+            threading.Condition.wait = wait  # type: ignore[method-assign]
+            server.run()
+        link.send("stopped" if asked else "never waited")
+
+
+@pytest.mark.parametrize("moment", ["held", "before"])
+def test_a_signal_at_the_wrong_moment_of_the_wait_stops_too(repo: rota.Repository, moment: str) -> None:
+    with Child(serve_and_interrupt, pathlib.Path(repo.path), moment) as child:
+        assert child.receive() == "stopped"
+        assert child.wait() == 0
+
+
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
