@@ -61,6 +61,7 @@ def unship(step: rota.SagaStep) -> None:
 
 @plan.step("reserve", undo=unreserve)
 def reserve(step: rota.SagaStep) -> bytes:
+    step.lock("lamps")
     return work(step, "reserve")
 
 
@@ -72,6 +73,7 @@ def pay(step: rota.SagaStep) -> bytes:
 
 @plan.step("ship", undo=unship)
 def ship(step: rota.SagaStep) -> bytes:
+    step.lock("lamps", 0.0)
     return work(step, "ship")
 
 
@@ -93,6 +95,9 @@ def identity(clerk: rota.Clerk) -> str:
 
 
 def is_clean(repo: rota.Repository) -> bool:
-    """Whether no message of any saga is left but results, and what was told."""
+    """Whether no message of any saga is left but results, and what was told; and no lock."""
+    last = repo.queue("rota.locks", max_attempts=None).register("lamps").last
+    if last is not None and last.tag:
+        return False
     kept = {"ledger", "rota.sagas", "order.stuck", "teller-7.replies.kept"}
     return all(len(repo.queue(name)) == 0 for name in repo.queues() if name not in kept)

@@ -20,6 +20,7 @@ from urllib.parse import quote_from_bytes
 from rota._core import request as _request
 from rota._saga_records import (
     ENDED,
+    LOCKS_MAX,
     SAGA,
     TURN,
     Book,
@@ -28,6 +29,7 @@ from rota._saga_records import (
     entries_of,
     go_back,
     go_to,
+    locks_of,
     look,
     note_undo,
     prepared,
@@ -65,6 +67,7 @@ class SagaStep:
     error: str | None = None
     _undo: bytes | None = field(default=None, repr=False)
     _locked: set[str] = field(default_factory=set, repr=False)
+    _is_last: bool = field(default=False, repr=False)
 
     @property
     def repository(self) -> Repository:
@@ -85,13 +88,15 @@ class SagaStep:
 
         While another saga has it the step is tried again after `delay` seconds: this raises NotNow.  Two sagas that
         take two locks in different orders wait for each other until one is cancelled: take all in the first step, in
-        one order.  Raises StateError in an undo, ValueError.
+        one order.  Raises StateError in an undo, ValueError also for more than 100 locks of one saga.
         """
         if self.error is not None:
             raise StateError(f"saga {self.id!r} is being undone: it keeps its locks", path=self.repository.path)
         if name in self._locked:
             return
-        if not take_lock(self.transaction, self.id, name):
+        if len((locks_of(self.repository, self.id) | self._locked) - {name}) >= LOCKS_MAX:
+            raise ValueError(f"a saga has at most {LOCKS_MAX} locks: lock what is larger, such as the whole account")
+        if not take_lock(self.transaction, self.id, name, not self._is_last):
             raise NotNow(delay)
         self._locked.add(name)
 
@@ -159,6 +164,7 @@ class Forward:
             return
         book, record = found
         step = SagaStep(str(book.registration.name), message.body, transaction, message.attempts)
+        step._is_last = self.next_step is None
         try:
             with transaction.savepoint():
                 answer = self.function(step)

@@ -36,6 +36,7 @@ SAGAS, LOCKS = "rota.sagas", "rota.locks"
 LOCK = "rota.lock"
 SAGA, TURN, STEP, UNDO, RESULT = "rota.saga", "rota.turn", "rota.step", "rota.undo", "rota.result"
 STEPS_MAX = 64
+LOCKS_MAX = 100  # with the steps as many operations as the commit of the end takes
 ENDED = ("done", "failed", "cancelled")
 _ERROR_CHARACTERS_MAX = 300
 _VERSION = 1
@@ -167,9 +168,8 @@ def go_back(transaction: Transaction, book: Book, cause: Literal["failed", "canc
 def end(transaction: Transaction, book: Book, record: Record, body: bytes) -> None:
     """Nothing is left to do: answer, and keep what came out of it."""
     repository = book.registration.repository
-    for entry in book.queue.find(
-        key=book.key, limit=_ENTRIES_MAX
-    ):  # to be undone, or the result of an earlier saga of that id
+    # What was to be undone, the locks, the result of an earlier saga of that id.
+    for entry in book.queue.find(key=book.key, limit=_ENTRIES_MAX):
         transaction.kill(book.queue, entry.id)
         if LOCK in entry.headers:
             _free(transaction, str(entry.headers[LOCK]))
@@ -185,18 +185,26 @@ def end(transaction: Transaction, book: Book, record: Record, body: bytes) -> No
     _write(transaction, book, record._replace(state=record.cause or "done", turn=record.turn + 1, queue=""), None)
 
 
-def take_lock(transaction: Transaction, identity: str, name: str) -> bool:
+def locks_of(repository: Repository, identity: str) -> set[str]:
+    """Names of the locks that the committed steps of a saga took."""
+    entries = sagas_queue(repository).find(key=identity.encode(), limit=_ENTRIES_MAX)
+    return {str(entry.headers[LOCK]) for entry in entries if LOCK in entry.headers}
+
+
+def take_lock(transaction: Transaction, identity: str, name: str, is_kept: bool = True) -> bool:
     """Whether the commit will take the lock, or the saga has it: False while another one has it.
 
     The holder is the tag of a registration at rota.locks; of two that saw it free one commit is refused.  A message of
-    the saga says that it has the lock, so that the end frees it, wherever it ends.
+    the saga says that it has the lock, so that the end frees it, wherever it ends.  What the last step locks is not
+    kept: its commit is the end, and only refused when another one took the lock meanwhile.
     """
     registration = transaction.repository.queue(LOCKS, max_attempts=None).register(name)
     lsn, last = registration.lsn, registration.last
     if last is not None and last.tag:
         return last.tag == identity.encode()
-    transaction.tag(registration, identity.encode(), False, expected_lsn=lsn)
-    transaction.put(sagas_queue(transaction.repository), b"", identity.encode(), {LOCK: name})
+    transaction.tag(registration, identity.encode() if is_kept else b"", False, expected_lsn=lsn)
+    if is_kept:
+        transaction.put(sagas_queue(transaction.repository), b"", identity.encode(), {LOCK: name})
     return True
 
 

@@ -85,3 +85,43 @@ def test_of_two_that_saw_it_free_one_is_refused(repo: rota.Repository) -> None:
     with pytest.raises(rota.Conflict):
         second.commit()
     assert holder(repo) == b"one"
+
+
+def test_the_end_frees_as_many_locks_as_a_saga_may_have(repo: rota.Repository) -> None:
+    many, errors = rota.SagaPlan("many"), []
+
+    def lock_half(step: rota.SagaStep) -> None:
+        for number in range(50):
+            step.lock(f"{step.body.decode()} {number}")
+
+    @many.step("first", undo=lambda step: None)
+    def first(step: rota.SagaStep) -> bytes:
+        lock_half(step)
+        return b"two"
+
+    @many.step("second")
+    def second(step: rota.SagaStep) -> None:
+        lock_half(step)
+        step.lock("two 0")
+        with pytest.raises(ValueError, match="at most 100 locks") as caught:
+            step.lock("one more")
+        errors.append(caught.value)
+
+    many.start(repo, b"one", "many locks")
+    with many.server(repo) as server:
+        while not repo.saga("many locks").ended:
+            assert server.running
+    assert errors and repo.saga("many locks").state == "done"
+    queue = repo.queue("rota.locks", max_attempts=None)
+    for name in [f"{half} {number}" for half in ("one", "two") for number in range(50)]:
+        last = queue.register(name).last
+        assert last is not None and last.tag == b""
+
+
+def test_a_lock_of_the_last_step_is_free_after_it_and_refuses_who_took_it_meanwhile(repo: rota.Repository) -> None:
+    first, second = repo.transaction(), repo.transaction()
+    assert take_lock(first, "one", "account 7", is_kept=False) and take_lock(second, "two", "account 7")
+    first.commit()
+    with pytest.raises(rota.Conflict):
+        second.commit()
+    assert holder(repo) == b""

@@ -180,7 +180,7 @@ def serve_and_interrupt(link: Link, path: pathlib.Path, moment: str) -> None:
     with rota.open(path, **OPTIONS) as repo:
         server = repo.server("orders", lambda message: message.body)
         with server:
-            threading.Condition.wait = wait  # type: ignore[method-assign]
+            setattr(threading.Condition, "wait", wait)  # noqa: B010
             server.run()
         link.send("stopped" if asked else "never waited")
 
