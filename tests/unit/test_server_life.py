@@ -163,7 +163,7 @@ def test_a_signal_stops_between_requests(repo: rota.Repository, number: signal.S
 def serve_and_interrupt(link: Link, path: pathlib.Path, moment: str) -> None:
     """Run a server whose main thread is asked to stop while it holds the lock of its event, or as it lets go of it."""
     waits = threading.Condition.wait
-    asked = []
+    asked: list[str] = []
 
     def wait(condition: threading.Condition, timeout: float | None = None) -> bool:
         if threading.current_thread() is not threading.main_thread() or asked:
